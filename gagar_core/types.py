@@ -1,0 +1,170 @@
+"""The nouns of the workbench. Frozen dataclasses without behaviour; standard library only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+VERDICTS = ("pass", "wrong", "error", "timeout", "memory", "output", "violation", "infra")
+"""How a program fared against tests. ``infra`` is ours, not the program's: it drops the sample."""
+
+STOP_REASONS = ("submit", "token_budget", "turn_limit")
+"""Why a trajectory ended. Only ``submit`` was the agent's own decision; the others are truncations."""
+
+TEST_KINDS = ("public", "reward", "label", "audit")
+"""public: the agent may run them. reward: decide pass. label: train and judge graders. audit: measure only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One test: call the entry point with ``args``; the returned value must equal ``expected``."""
+
+    args: tuple[Any, ...]
+    expected: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A programming task with four kinds of tests (see ``TEST_KINDS``)."""
+
+    id: str
+    kind: str
+    statement: str
+    spec: tuple[str, ...]
+    """Words of the statement that the embedded policy is conditioned on."""
+    entry_point: str
+    public: tuple[Case, ...]
+    reward: tuple[Case, ...]
+    label: tuple[Case, ...]
+    audit: tuple[Case, ...]
+    difficulty: float = 0.0
+    """Prior difficulty in [0, 1]; only used to stratify reports and demonstrations."""
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A stretch of a trajectory written by one side.
+
+    ``role`` is ``agent`` or ``env``. ``logprobs`` (nats, under the sampling policy) has one entry per token of
+    an agent segment and is empty for env segments; ``mask`` is 1 where a token is trained on.
+    """
+
+    role: str
+    text: str
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...] = ()
+    mask: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """One rollout: what was said, the final files, and how it went.
+
+    Counts: ``gen_tokens`` sampled by the policy, ``obs_tokens`` written by the environment, ``turns`` agent
+    segments, ``test_runs`` runs of the public tests, ``redundant_test_runs`` those made while the last verdict
+    was OK and nothing had changed since, ``edits`` clear / delete / insert-at-top actions.
+    """
+
+    task_id: str
+    segments: tuple[Segment, ...]
+    files: dict[str, str]
+    verdict: str
+    stop_reason: str
+    gen_tokens: int
+    obs_tokens: int
+    turns: int
+    tool_calls: int
+    tool_errors: int
+    test_runs: int
+    redundant_test_runs: int
+    edits: int
+    program_lines: int
+    program_nodes: int
+    """Size of the final program: nodes of its syntax tree, 0 if it does not parse."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the reward tests pass on the final files."""
+        return self.verdict == "pass"
+
+    @property
+    def valid(self) -> bool:
+        """False for an infrastructure failure: such a row is in no statistic and no loss."""
+        return self.verdict != "infra"
+
+    @property
+    def truncated(self) -> bool:
+        """Whether a limit, not the agent, ended the trajectory."""
+        return self.stop_reason != "submit"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The trajectories of one task in one step."""
+
+    id: int
+    task: Task
+    trajectories: tuple[Trajectory, ...]
+
+    @property
+    def passing(self) -> tuple[int, ...]:
+        """Positions of valid passing trajectories."""
+        return tuple(i for i, t in enumerate(self.trajectories) if t.valid and t.passed)
+
+    @property
+    def mixed(self) -> bool:
+        """Whether valid trajectories both pass and fail."""
+        valid = [t.passed for t in self.trajectories if t.valid]
+        return any(valid) and not all(valid)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """A grader's judgement of one group; every array is parallel to ``Group.trajectories``.
+
+    ``ranks`` 1 = best, ties share, NaN for trajectories that are not ranked (failing or invalid ones).
+    ``abstain`` is "" or the reason why the base advantages must be used instead.
+    """
+
+    ranks: tuple[float, ...]
+    scores: tuple[float, ...] = ()
+    tiers: tuple[float, ...] = ()
+    abstain: str = ""
+    evidence: tuple[str, ...] = ()
+    cpu_s: float = 0.0
+    actions: int = 0
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """What one call into a sandboxed program gave.
+
+    ``status`` is ``ok`` or a verdict of ``VERDICTS`` other than pass and wrong; ``value`` is meant only for
+    ``ok`` and is built from exact builtin types; ``message`` is one short line for the agent.
+    """
+
+    status: str
+    value: Any = None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Source text and the name to call. ``closed_vocabulary``: an allow-list has proved it harmless."""
+
+    source: str
+    entry_point: str
+    closed_vocabulary: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EvalResult:
+    """One attempt at a held-out task by a frozen policy."""
+
+    task_id: str
+    attempt_idx: int
+    trajectory: Trajectory
+    audit_passed: bool
+    extra: dict[str, float] = field(default_factory=dict)
