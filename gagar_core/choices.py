@@ -1,0 +1,48 @@
+"""The one table of choices, read by configuration, ``--help``, sweeps, tuning and contract tests alike.
+
+Adding a choice = one file with a dataclass + one line here.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import itertools
+import textwrap
+from dataclasses import fields
+from typing import Any
+
+from gagar_core.errors import ConfigError
+
+CHOICES: dict[str, dict[str, type[Any]]] = {}
+"""axis -> name -> settings class. ``experiments`` adds budget and tracking, ``sweeps`` adds launcher."""
+
+
+def choice_class(axis: str, name: str, choices: dict[str, dict[str, type[Any]]] | None = None) -> type[Any]:
+    """Return the class of a named choice, or raise ``ConfigError`` listing the valid names."""
+    table = CHOICES if choices is None else choices
+    if axis not in table:
+        msg = f"unknown axis {axis!r}; choose one of {', '.join(sorted(table))}"
+        raise ConfigError(msg)
+    if name not in table[axis]:
+        msg = f"unknown {axis} {name!r}; choose one of {', '.join(sorted(table[axis]))}"
+        raise ConfigError(msg)
+    return table[axis][name]
+
+
+def field_docs(cls: type[Any]) -> dict[str, str]:
+    """Return the doc line written under each field of a settings class (unit, range, what 0 means)."""
+    docs: dict[str, str] = {}
+    for base in reversed(cls.__mro__[:-1]):
+        body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
+        assert isinstance(body, ast.ClassDef)
+        for statement, following in itertools.pairwise(body.body):
+            if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+                docs[statement.target.id] = _string(following)
+    return {field.name: docs.get(field.name, "") for field in fields(cls)}
+
+
+def _string(node: ast.stmt) -> str:
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+        return " ".join(node.value.value.split())
+    return ""
