@@ -43,6 +43,10 @@ def field_docs(cls: type[Any]) -> dict[str, str]:
 
 
 def _string(node: ast.stmt) -> str:
-    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+    if (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    ):
         return " ".join(node.value.value.split())
     return ""

@@ -125,9 +125,7 @@ class Shaping(Protocol):
 class Loss(Protocol):
     """Axis ``loss``: how per-token terms are aggregated into one number."""
 
-    def aggregate(
-        self, terms: torch.Tensor, mask: torch.Tensor, group_codes: torch.Tensor
-    ) -> torch.Tensor:
+    def aggregate(self, terms: torch.Tensor, mask: torch.Tensor, group_codes: torch.Tensor) -> torch.Tensor:
         """Scalar from ``terms`` (B, T) where ``mask`` (B, T) is 1; ``group_codes`` (B,) for prompt means."""
         ...
 

@@ -12,7 +12,7 @@ STOP_REASONS = ("submit", "token_budget", "turn_limit")
 """Why a trajectory ended. Only ``submit`` was the agent's own decision; the others are truncations."""
 
 TEST_KINDS = ("public", "reward", "label", "audit")
-"""public: the agent may run them. reward: decide pass. label: train and judge graders. audit: measure only."""
+"""public: the agent may run them. reward: decide pass. label: judge graders. audit: measure only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Task:
 class Segment:
     """A stretch of a trajectory written by one side.
 
-    ``role`` is ``agent`` or ``env``. ``logprobs`` (nats, under the sampling policy) has one entry per token of
+    ``role`` is ``agent`` or ``env``. ``logprobs`` (nats, sampling policy) has one entry per token of
     an agent segment and is empty for env segments; ``mask`` is 1 where a token is trained on.
     """
 
@@ -62,8 +62,8 @@ class Trajectory:
     """One rollout: what was said, the final files, and how it went.
 
     Counts: ``gen_tokens`` sampled by the policy, ``obs_tokens`` written by the environment, ``turns`` agent
-    segments, ``test_runs`` runs of the public tests, ``redundant_test_runs`` those made while the last verdict
-    was OK and nothing had changed since, ``edits`` clear / delete / insert-at-top actions.
+    segments, ``test_runs`` runs of the public tests, ``redundant_test_runs`` those made while the last
+    verdict was OK and nothing had changed since, ``edits`` clear / delete / insert-at-top actions.
     """
 
     task_id: str

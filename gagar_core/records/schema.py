@@ -34,7 +34,9 @@ _KEY = _columns("""
 run_id    str  run that wrote the row
 step      i32  training step, 0-based; for evals the number of updates done before
 """)
-_ATTEMPT = _columns("attempt i16 execution of the run that wrote the row; readers keep the highest per step", result=False)
+_ATTEMPT = _columns(
+    "attempt i16 execution of the run that wrote the row; readers keep the highest per step", result=False
+)
 
 TABLES: dict[str, list[Column]] = {
     "steps": [
@@ -87,7 +89,8 @@ tamper_hints       f64  signs of tampering per 1,000 programs
 grader_actions     i64  tool actions of the grader
 grader_tokens      i64  tokens read or written by the grader
 """),
-        *_columns("""
+        *_columns(
+            """
 rollout_s          f64  wall seconds sampling, execution excluded
 execute_s          f64  wall seconds executing programs
 grade_s            f64  wall seconds grading
@@ -99,7 +102,9 @@ execute_cpu_s      f64  CPU seconds of this process and the sandbox executing
 grade_cpu_s        f64  CPU seconds grading, sandbox included
 train_cpu_s        f64  CPU seconds in loss and update
 record_cpu_s       f64  CPU seconds writing records
-""", result=False),
+""",
+            result=False,
+        ),
         *_ATTEMPT,
     ],
     "trajectories": [
@@ -185,10 +190,13 @@ fallback           str  "" or why base advantages were used
 positive_mass_kept f64  share of the passing mass that was kept
 abstain            str  "" or why the grader abstained
 """),
-        *_columns("""
+        *_columns(
+            """
 grader_s           f64  wall seconds of the grader
 grader_cpu_s       f64  CPU seconds of the grader, sandbox included
-""", result=False),
+""",
+            result=False,
+        ),
         *_ATTEMPT,
     ],
     "grades": [
@@ -247,10 +255,13 @@ value              f64  objective of this run
 state              str  complete, fail, running, pruned
 reason             str  why it failed
 """),
-        *_columns("""
+        *_columns(
+            """
 started_at         str  UTC, ISO 8601
 ended_at           str  UTC, ISO 8601
-""", result=False),
+""",
+            result=False,
+        ),
     ],
 }
 """table -> columns. ``runs`` is not here: it is computed by the reader from the run folders."""
