@@ -100,7 +100,7 @@ def _column_bytes(column: pl.Series) -> list[bytes]:
         lengths = column.fill_null("").str.len_bytes().to_numpy().tobytes()
         return [nulls, lengths, "".join(column.fill_null("").to_list()).encode()]
     if column.dtype.is_float():
-        # equal values must have equal bytes: one NaN pattern, and -0.0 + 0.0 = 0.0 (in NumPy; Polars drops it)
+        # equal values, equal bytes: one NaN pattern, and -0.0 + 0.0 = 0.0 (NumPy adds; Polars drops the sum)
         return [nulls, (column.fill_null(0.0).fill_nan(float("nan")).to_numpy() + 0.0).tobytes()]
     return [nulls, column.fill_null(False if column.dtype == pl.Boolean else 0).to_numpy().tobytes()]
 
