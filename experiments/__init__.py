@@ -1,0 +1,1 @@
+"""One run: its configuration, the parts wired from it, its artifacts, its folder."""

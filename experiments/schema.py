@@ -1,0 +1,97 @@
+"""The configuration of one run. Types and defaults live in the settings classes, nowhere else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from omegaconf import MISSING
+
+from experiments.budgets import BUDGETS
+from experiments.tracking_choices import TRACKING
+from gagar_core.choices import CHOICES as LIBRARY_CHOICES
+from gagar_core.choices import choice_class
+from gagar_core.errors import ConfigError
+
+CHOICES: dict[str, dict[str, type[Any]]] = {**LIBRARY_CHOICES, "budget": BUDGETS, "tracking": TRACKING}
+"""All axes of a run: those of the library, and two of its own."""
+
+CONFIG_EPOCH = 1
+"""Raised when the meaning of a default or of a setting changes, so that old and new runs never share an id."""
+
+BOOKKEEPING = ("root", "name", "tracking")
+"""Fields that do not change what a run finds out; they are not part of its identity."""
+
+
+@dataclass(kw_only=True)
+class RunConfig:
+    """One choice per axis, and the seed block."""
+
+    estimator: Any = MISSING
+    """Base advantage from the rewards of a group."""
+    redistribution: Any = MISSING
+    """How quality weights move advantage among passing trajectories."""
+    weighting: Any = MISSING
+    """Quality weight from the rank among passing trajectories."""
+    sampling: Any = MISSING
+    """Which tasks are rolled out and which groups are trained on."""
+    grader: Any = MISSING
+    """Who ranks the passing trajectories of a group."""
+    shaping: Any = MISSING
+    """Changes of the reward before group statistics."""
+    loss: Any = MISSING
+    """How per-token terms become one number."""
+    policy: Any = MISSING
+    """The agent."""
+    tasks: Any = MISSING
+    """The task suite and the rules of its environment."""
+    trainer: Any = MISSING
+    """The optimiser and its schedule."""
+    budget: Any = MISSING
+    """How much of everything a run may use."""
+    tracking: Any = MISSING
+    """Where finished runs are mirrored."""
+    seed: int = 0
+    """Seed block: SFT weights, task draw, data order and evaluation; >= 0."""
+    root: str = "runs"
+    """Folder under which everything is written."""
+    name: str = "single"
+    """Sweep folder below ``root`` that the run belongs to."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.seed, int) and self.seed < 0:
+            msg = f"seed must be >= 0; got {self.seed}"
+            raise ConfigError(msg)
+
+
+AXES = tuple(f.name for f in fields(RunConfig) if f.name in CHOICES)
+
+
+def kind_of(axis: str, settings: Any) -> str:
+    """Name under which the class of ``settings`` is registered on its axis."""
+    for name, cls in CHOICES[axis].items():
+        if type(settings) is cls:
+            return name
+    msg = f"{type(settings).__name__} is no {axis}; choose one of {', '.join(sorted(CHOICES[axis]))}"
+    raise ConfigError(msg)
+
+
+def to_record(config: RunConfig) -> dict[str, Any]:
+    """The configuration as plain data: per axis its ``kind`` and every field, then the scalars."""
+    record: dict[str, Any] = {}
+    for axis in AXES:
+        settings = getattr(config, axis)
+        record[axis] = {"kind": kind_of(axis, settings)} | {f.name: getattr(settings, f.name) for f in fields(settings)}
+    return record | {"seed": config.seed, "root": config.root, "name": config.name}
+
+
+def from_record(record: dict[str, Any]) -> RunConfig:
+    """Rebuild a configuration from ``to_record``'s data, without Hydra."""
+    parts: dict[str, Any] = {}
+    for axis in AXES:
+        settings = dict(record[axis])
+        parts[axis] = choice_class(axis, settings.pop("kind"), CHOICES)(**settings)
+    return RunConfig(**parts, seed=record["seed"], root=record["root"], name=record["name"])
+
+
+__all__ = ["AXES", "BOOKKEEPING", "CHOICES", "CONFIG_EPOCH", "RunConfig", "from_record", "kind_of", "to_record"]
