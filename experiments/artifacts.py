@@ -19,7 +19,7 @@ from typing import Any
 
 from experiments.identity import delta, digest_of
 from experiments.schema import CONFIG_EPOCH, RunConfig, to_record
-from gagar_core.errors import ArtifactError
+from gagar_core.errors import RecordsError
 from gagar_core.records import publish, publish_once, read_json, to_json
 
 BUILDERS = {"sft": "experiments.sft_artifact"}
@@ -97,10 +97,8 @@ def _wait_or_break(lease: Path) -> None:
         if same_host_dead or age > LEASE_STALE_S:
             lease.replace(lease.with_name(f"{lease.name}.{os.getpid()}.broken"))
             return
-    except FileNotFoundError:
-        return
-    except ArtifactError:
-        raise
+    except (FileNotFoundError, RecordsError):
+        return  # the owner finished between our looks
     finally:
         probe.unlink(missing_ok=True)
     time.sleep(0.2)
