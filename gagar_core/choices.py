@@ -12,9 +12,36 @@ import textwrap
 from dataclasses import fields
 from typing import Any
 
+from gagar_core.advantages import estimators, redistribution, shaping, weightings
 from gagar_core.errors import ConfigError
+from gagar_core.training import losses
 
-CHOICES: dict[str, dict[str, type[Any]]] = {}
+CHOICES: dict[str, dict[str, type[Any]]] = {
+    "estimator": {
+        "grpo": estimators.Grpo,
+        "dr_grpo": estimators.DrGrpo,
+        "rloo": estimators.Rloo,
+    },
+    "weighting": {
+        "uniform": weightings.Uniform,
+        "linear": weightings.Linear,
+    },
+    "redistribution": {
+        "none": redistribution.NoRedistribution,
+        "sum_preserving": redistribution.SumPreserving,
+        "paper": redistribution.Paper,
+    },
+    "shaping": {
+        "none": shaping.NoShaping,
+    },
+    "loss": {
+        "token_mean": losses.TokenMean,
+        "seq_mean_token_mean": losses.SeqMeanTokenMean,
+        "seq_mean_token_sum": losses.SeqMeanTokenSum,
+        "constant_norm": losses.ConstantNorm,
+        "prompt_mean": losses.PromptMean,
+    },
+}
 """axis -> name -> settings class. ``experiments`` adds budget and tracking, ``sweeps`` adds launcher."""
 
 

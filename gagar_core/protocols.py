@@ -116,8 +116,15 @@ class Grader(Protocol):
 class Shaping(Protocol):
     """Axis ``shaping``: rewards before group statistics. The user's own."""
 
-    def shape(self, rewards: Floats, passed: Bools, codes: Ints, lengths: Floats) -> Floats:
-        """New rewards (N,), float64."""
+    def shape(
+        self,
+        rewards: Floats,
+        passed: Bools,
+        codes: Ints,
+        lengths: Floats,
+        scores: Floats | None = None,
+    ) -> Floats:
+        """New rewards (N,), float64, of valid rows; ``scores`` are the grader's, where it gives any."""
         ...
 
 

@@ -1,0 +1,112 @@
+"""Group codes and sums within groups: the vectorised vocabulary of this package.
+
+A *code* is the dense number of a group in order of first appearance. All sums run over rows in the order they
+were given (``np.bincount``), so a group's result depends on its own rows alone, down to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+import numpy as np
+
+from gagar_core.errors import InputError
+from gagar_core.protocols import Bools, Floats, Ints
+
+
+def code_groups(group_ids: Iterable[Hashable]) -> tuple[Ints, list[Any]]:
+    """Number the labels of ``group_ids`` (N,) in order of first appearance.
+
+    Labels are compared as they are (``"7"`` is not ``"007"``), never by position. Returns the codes (N,)
+    and the labels. Raises ``InputError`` for an unhashable or NaN label.
+    """
+    if isinstance(group_ids, np.ndarray):
+        if group_ids.ndim != 1:
+            msg = f"group_ids must be one-dimensional; got shape {group_ids.shape}"
+            raise InputError(msg)
+        if group_ids.dtype.kind in "iu" and len(group_ids):
+            return _code_integers(group_ids)
+        labels = group_ids.tolist()
+    else:
+        labels = list(group_ids)
+    try:
+        table = {label: code for code, label in enumerate(dict.fromkeys(labels))}
+    except TypeError as error:
+        msg = f"group_ids must be hashable labels: {error}"
+        raise InputError(msg) from error
+    if any(label != label for label in table):
+        msg = "group_ids contains NaN, which equals no other label; give every task a name"
+        raise InputError(msg)
+    return np.fromiter(map(table.__getitem__, labels), np.int64, len(labels)), list(table)
+
+
+def _code_integers(ids: np.ndarray[Any, Any]) -> tuple[Ints, list[Any]]:
+    low, span = int(ids.min()), int(ids.max()) - int(ids.min()) + 1
+    if span <= 4 * len(ids) + 1024:
+        # np.subtract keeps the unsigned types exact: every difference fits below ``span``.
+        keys = np.subtract(ids, ids.dtype.type(low)).astype(np.int64, copy=False)
+    else:
+        keys = np.unique(ids, return_inverse=True)[1].astype(np.int64, copy=False)
+        span = int(keys.max()) + 1
+    rows = np.arange(len(ids))
+    first = np.empty(span, np.int64)
+    first[keys[::-1]] = rows[::-1]  # the last write wins, and it is the first appearance
+    home = first[keys]
+    opens = home == rows
+    return (np.cumsum(opens) - 1)[home], ids[opens].tolist()
+
+
+def group_sum(values: Floats, codes: Ints, num_groups: int) -> Floats:
+    """Sum of ``values`` (N,) in each group (G,)."""
+    return np.bincount(codes, weights=values, minlength=num_groups).astype(np.float64, copy=False)
+
+
+def group_size(codes: Ints, num_groups: int) -> Ints:
+    """Rows in each group (G,)."""
+    return np.bincount(codes, minlength=num_groups).astype(np.int64, copy=False)
+
+
+def group_last(values: Floats, codes: Ints, num_groups: int) -> Floats:
+    """Value of each group's last row (G,), 0 for an empty group."""
+    last = np.zeros(num_groups)
+    last[codes] = values
+    return last
+
+
+def group_any(flags: Bools, codes: Ints, num_groups: int) -> Bools:
+    """Whether any row of a group is flagged (G,)."""
+    found = np.zeros(num_groups, np.bool_)
+    found[codes[flags]] = True
+    return found
+
+
+def group_max(values: Floats, codes: Ints, num_groups: int) -> Floats:
+    """Largest value of each group (G,), -inf for an empty group."""
+    largest = np.full(num_groups, -np.inf)
+    np.maximum.at(largest, codes, values)
+    return largest
+
+
+def varies(values: Floats, codes: Ints, num_groups: int) -> Bools:
+    """Whether a group (G,) holds two different values, compared exactly.
+
+    A standard deviation is no such test: that of three times 0.1 is 1.4e-17.
+    """
+    return group_any(values != group_last(values, codes, num_groups)[codes], codes, num_groups)
+
+
+def group_quantile(values: Floats, codes: Ints, num_groups: int, quantile: float) -> Floats:
+    """Quantile of each group (G,) with linear interpolation, NaN for an empty group."""
+    order = np.lexsort((values, codes))
+    size = group_size(codes, num_groups)
+    start = np.cumsum(size) - size
+    position = quantile * np.maximum(size - 1, 0)
+    below = np.floor(position).astype(np.int64)
+    above = np.minimum(below + 1, np.maximum(size - 1, 0))
+    result = np.full(num_groups, np.nan)
+    some = size > 0
+    ordered = values[order]
+    low, high = ordered[(start + below)[some]], ordered[(start + above)[some]]
+    result[some] = low + (high - low) * (position - below)[some]
+    return result
