@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import datetime
+import json
 import os
 import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from experiments.artifacts import pid_alive
 from experiments.identity import run_id, variant_label
 from experiments.schema import RunConfig, to_record
 from gagar_core.errors import RecordsError
-from gagar_core.records import SCHEMA_VERSION, RunFolder, publish_once, to_json
+from gagar_core.records import SCHEMA_VERSION, RunFolder, publish_once, read_json, to_json
 
 
 @dataclass(frozen=True)
@@ -27,13 +29,18 @@ class Attempt:
         """``<run>/attempts/<k>``."""
         return self.folder / "attempts" / str(self.number)
 
-    def beat(self) -> None:
-        """Say "still alive": the modification time of one file, in the file server's clock."""
-        (self.path / "beat").touch()
+    def beat(self, progress: dict[str, Any] | None = None) -> None:
+        """Say "still alive": the modification time of one file, in the file server's clock.
+
+        Its content is the last progress line as JSON, for ``status``; a reader takes a cut-off one for none.
+        """
+        (self.path / "beat").write_text(json.dumps(progress or {}))
 
     def exit(self, status: str, reason: str = "") -> None:
         """Write the exit file: ``ok``, ``failed`` or ``killed``; the first one stands."""
-        publish_once(self.path / "exit.json", to_json({"status": status, "reason": reason, "ended_at": now()}))
+        publish_once(
+            self.path / "exit.json", to_json({"status": status, "reason": reason, "ended_at": now()})
+        )
 
 
 def create_run_folder(config: RunConfig) -> Path:
@@ -55,6 +62,16 @@ def create_run_folder(config: RunConfig) -> Path:
         raise RecordsError(msg) from err
     RunFolder(folder).config  # noqa: B018 - refuses a folder of another version before anything is touched
     return folder
+
+
+def running(folder: Path) -> Attempt | None:
+    """The newest attempt if it has no exit file and its process lives (seen from its own host)."""
+    number = max(RunFolder(folder).attempts(), default=0)
+    attempt = Attempt(folder, number)
+    if not number or (attempt.path / "exit.json").exists() or not (attempt.path / "claim.json").exists():
+        return None
+    claimed = read_json(attempt.path / "claim.json")
+    return attempt if claimed["host"] == socket.gethostname() and pid_alive(claimed["pid"]) else None
 
 
 def claim(folder: Path, **by: Any) -> Attempt:
