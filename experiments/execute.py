@@ -23,7 +23,7 @@ Progress = Callable[[dict[str, Any]], None]
 def execute(folder: Path, attempt: int, progress: Progress = lambda line: None) -> dict[str, Any]:
     """Run the configuration in ``folder/config.json`` as attempt ``attempt``; return its result.
 
-    Writes tables and, at the end, ``result.json``; the caller (the parent process) writes the exit file. A run
+    Writes tables and, at the end, ``result.json``; the caller (the parent process) writes the exit file. One
     that diverges has a result too: ``status`` is then ``diverged``, naming the step. Raises ``GagarError``
     for faults a user can act on. ``progress`` is told a few figures after every step.
     """
@@ -53,7 +53,8 @@ def _loop(config: RunConfig, live: LiveRun, attempt: Attempt, progress: Progress
             if done == budget.steps or (budget.eval_every and done % budget.eval_every == 0):
                 scores[done] = _evaluate(live, done)
                 line["held_out_pass"] = scores[done]["held_out_pass"]
-            live.writer.end_step()
+            with live.clock.phase("record"):
+                live.writer.end_step()
             shown: dict[str, Any] = {"step": done, "steps": budget.steps, **line}
             attempt.beat(shown)
             progress(shown)
@@ -73,17 +74,17 @@ def _step(live: LiveRun, step: int) -> dict[str, Any]:
     """One training step with its records; returns the figures of the progress line."""
     started, lr = time.perf_counter(), live.updater.lr
     before = vars_of(live.sandbox.counters)
-    live.clock.take()
     data = live.trainer.run_step(step)
     # audits are measured after the update and go into the records only
     flat = [(t, group.task) for group in data.groups for t in group.trajectories]
-    with live.clock.phase("record"):
+    with live.clock.phase("measure"):
         audits = audit_counts([t for t, _ in flat], [task for _, task in flat], live.sandbox)
         spent = vars_of(live.sandbox.counters)
         extra = {f"sandbox_{name}": spent[name] - before[name] for name in before}
     seconds = live.clock.take()
+    extra |= {"lr": lr, "step_s": time.perf_counter() - started, **seconds}
+    # its own seconds are counted with the next step: a row cannot hold the time of writing itself
     with live.clock.phase("record"):
-        extra |= {"lr": lr, "step_s": time.perf_counter() - started, **seconds}
         live.recorder.record(data, audits, extra)
     trajectories = [t for t, _ in flat]
     return {
@@ -100,7 +101,8 @@ def vars_of(counters: Any) -> dict[str, int]:
 
 
 def _evaluate(live: LiveRun, updates: int) -> dict[str, float]:
-    rows = live.evaluation.rows(live.policy)
+    with live.clock.paused():
+        rows = live.evaluation.rows(live.policy)
     live.writer.add("evals", updates, rows)
     return {
         "held_out_pass": float(np.mean([row["passed"] for row in rows])),

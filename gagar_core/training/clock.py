@@ -22,6 +22,7 @@ class PhaseClock:
     def __init__(self, other_cpu: Callable[[], float] = lambda: 0.0) -> None:
         self._other_cpu = other_cpu
         self._stack: list[str] = []
+        self._counting = True
         self._wall: dict[str, float] = defaultdict(float)
         self._cpu: dict[str, float] = defaultdict(float)
         self._last = self._now()
@@ -37,6 +38,17 @@ class PhaseClock:
             self._switch()
             self._stack.pop()
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Count nothing inside, whatever phases are entered there."""
+        self._switch()
+        stack, self._stack, self._counting = self._stack, [], False
+        try:
+            yield
+        finally:
+            self._switch()
+            self._stack, self._counting = stack, True
+
     def take(self) -> dict[str, float]:
         """``{phase}_s`` and ``{phase}_cpu_s`` since the last call, which are then forgotten."""
         self._switch()
@@ -51,7 +63,7 @@ class PhaseClock:
 
     def _switch(self) -> None:
         wall, cpu = self._now()
-        if self._stack:
+        if self._stack and self._counting:
             self._wall[self._stack[-1]] += wall - self._last[0]
             self._cpu[self._stack[-1]] += cpu - self._last[1]
         self._last = (wall, cpu)
