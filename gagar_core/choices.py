@@ -12,7 +12,15 @@ import textwrap
 from dataclasses import fields
 from typing import Any
 
-from gagar_core.advantages import estimators, redistribution, shaping, weightings
+from gagar_core.advantages import (
+    baselines,
+    estimators,
+    graded_weightings,
+    redistribution,
+    redistribution_arms,
+    shaping,
+    weightings,
+)
 from gagar_core.errors import ConfigError
 from gagar_core.grading import rules
 from gagar_core.policies import gru
@@ -39,21 +47,60 @@ CHOICES: dict[str, dict[str, type[Any]]] = {
         "policy_gradient": policy_gradient.PolicyGradient,
     },
     "estimator": {
+        "reinforce": baselines.Reinforce,
         "grpo": estimators.Grpo,
         "dr_grpo": estimators.DrGrpo,
         "rloo": estimators.Rloo,
+        "reinforce_pp": baselines.ReinforcePP,
+        "opo": baselines.Opo,
+        "maxrl": baselines.MaxRl,
+        "gpg": baselines.Gpg,
+        "passk": baselines.PassK,
+        "grpo_trl": estimators.GrpoTrl,
+        "dr_grpo_trl": estimators.DrGrpoTrl,
+        "rloo_trl": estimators.RlooTrl,
+        "grpo_verl": estimators.GrpoVerl,
+        "dr_grpo_verl": estimators.DrGrpoVerl,
+        "rloo_verl": estimators.RlooVerl,
+        "reinforce_pp_verl": baselines.ReinforcePPVerl,
+        "opo_verl": baselines.OpoVerl,
+        "gpg_verl": baselines.GpgVerl,
+        "passk_verl": baselines.PassKVerl,
+        "grpo_openrlhf": estimators.GrpoOpenrlhf,
+        "dr_grpo_openrlhf": estimators.DrGrpoOpenrlhf,
+        "rloo_openrlhf": estimators.RlooOpenrlhf,
+        "reinforce_pp_openrlhf": baselines.ReinforcePPOpenrlhf,
     },
     "weighting": {
         "uniform": weightings.Uniform,
         "linear": weightings.Linear,
+        "geometric_span": weightings.GeometricSpan,
+        "geometric_step": weightings.GeometricStep,
+        "exponential": weightings.Exponential,
+        "softmax_score": graded_weightings.SoftmaxScore,
+        "reciprocal_rank": weightings.ReciprocalRank,
+        "dcg": weightings.Dcg,
+        "top_k": weightings.TopK,
+        "top_fraction": weightings.TopFraction,
+        "downweight_lowest": weightings.DownweightLowest,
+        "tiers": graded_weightings.Tiers,
+        "tiers_flat": graded_weightings.TiersFlat,
+        "borda": weightings.Borda,
+        "bradley_terry": graded_weightings.BradleyTerry,
+        "length_bucket": graded_weightings.LengthBucket,
     },
     "redistribution": {
         "none": redistribution.NoRedistribution,
         "sum_preserving": redistribution.SumPreserving,
         "paper": redistribution.Paper,
+        "share_cap": redistribution_arms.ShareCap,
+        "downweight_only": redistribution_arms.DownweightOnly,
     },
     "shaping": {
         "none": shaping.NoShaping,
+        "length_penalty": shaping.LengthPenalty,
+        "overlong": shaping.Overlong,
+        "product": shaping.ProductReward,
     },
     "loss": {
         "token_mean": losses.TokenMean,

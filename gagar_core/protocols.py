@@ -8,7 +8,7 @@ in settings. Everything here is structural: a plug-in does not inherit from thes
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ from gagar_core.types import CallResult, Group, Program, Ranking, Task, Trajecto
 
 if TYPE_CHECKING:
     import torch
+
+    from gagar_core.advantages.ranks import PassingRows
+    from gagar_core.advantages.redistribution import Redistributed
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -42,6 +45,33 @@ class Weighting(Protocol):
 
     def quality_weight(self, rank: Floats, k: Floats) -> Floats:
         """Weight of tie-resolved ranks (1 = best) in groups with ``k`` passing rows, elementwise."""
+        ...
+
+
+@runtime_checkable
+class GradedWeighting(Protocol):
+    """Axis ``weighting``, for what needs more than a rank: scores, tiers or lengths, named in ``reads``."""
+
+    reads: ClassVar[tuple[str, ...]]
+
+    def weigh(self, rows: PassingRows) -> Floats:
+        """Weight of each passing row (P,), NaN where its grade is unusable."""
+        ...
+
+
+@runtime_checkable
+class Redistribution(Protocol):
+    """Axis ``redistribution``: moves advantage among the passing rows of a group."""
+
+    acts: ClassVar[bool]
+    """Whether weights are needed at all; False for ``none``."""
+
+    def at_step(self, step: int) -> Self:
+        """The settings in force at a training step."""
+        ...
+
+    def redistribute(self, base: Floats, weights: Floats, rows: PassingRows) -> Redistributed:
+        """From base advantages of all valid rows and weights of the passing ones, NaN = no usable grade."""
         ...
 
 

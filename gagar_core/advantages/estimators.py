@@ -49,13 +49,15 @@ class GroupEstimator:
 
 
 @dataclass(frozen=True, slots=True)
-class _Centred:
+class Centred:
+    """Centred rewards (N,), valid rows of each group (G,), and whether a group's rewards differ (G,)."""
+
     values: Floats
     size: Ints
     mixed: Bools
 
 
-def centre(rewards: Floats, codes: Ints, num_groups: int) -> _Centred:
+def centre(rewards: Floats, codes: Ints, num_groups: int) -> Centred:
     """Rewards minus their group mean, exactly 0 in groups of equal rewards.
 
     Groups that hold anything but 0 and 1 are shifted by one of their own rewards first: the mean of the
@@ -73,10 +75,11 @@ def centre(rewards: Floats, codes: Ints, num_groups: int) -> _Centred:
     values = shifted - mean[codes]
     if not mixed.all():
         values[~mixed[codes]] = 0.0
-    return _Centred(values, size, mixed)
+    return Centred(values, size, mixed)
 
 
-def _deviation(centred: _Centred, codes: Ints, ddof: int) -> Floats:
+def deviation(centred: Centred, codes: Ints, ddof: int) -> Floats:
+    """Standard deviation of each group (G,) with divisor n - ddof, from centred values."""
     squares = group_sum(centred.values * centred.values, codes, len(centred.size))
     return np.sqrt(squares / np.maximum(centred.size - ddof, 1))
 
@@ -116,7 +119,7 @@ class Grpo(GroupEstimator):
         centred = centre(rewards, codes, num_groups)
         if not self.normalize:
             return self._singletons(centred.values, rewards, codes, centred.size)
-        scale = _deviation(centred, codes, self.ddof) + self.eps
+        scale = deviation(centred, codes, self.ddof) + self.eps
         scale[~centred.mixed] = 1.0
         return self._singletons(
             centred.values / scale[codes], rewards / (1.0 + self.eps), codes, centred.size
@@ -132,3 +135,91 @@ class Rloo(GroupEstimator):
         centred = centre(rewards, codes, num_groups)
         factor = centred.size / np.maximum(centred.size - 1, 1)
         return self._singletons(centred.values * factor[codes], rewards, codes, centred.size)
+
+
+# What libraries do, as named choices. Their float32 dust is not reproduced: equal rewards give exact zeros.
+
+
+@dataclass(kw_only=True)
+class GrpoTrl(Grpo):
+    """TRL 1.16 ``scale_rewards="group"``: sample deviation + 1e-4, groups of one refused."""
+
+    singleton: str = "error"
+    """Group with one valid row: zero | raw | error."""
+    eps: float = 1e-4
+    """Added to the standard deviation, reward units, >= 0."""
+
+
+@dataclass(kw_only=True)
+class DrGrpoTrl(DrGrpo):
+    """TRL 1.16 ``scale_rewards="none"``: centred only, groups of one refused."""
+
+    singleton: str = "error"
+    """Group with one valid row: zero | raw | error."""
+
+
+@dataclass(kw_only=True)
+class RlooTrl(Rloo):
+    """TRL 1.16 ``RLOOTrainer``: rewards without a number are left out, a lone row gets 0."""
+
+
+@dataclass(kw_only=True)
+class GrpoVerl(Grpo):
+    """verl 0.9.1 ``grpo``: sample deviation + 1e-6, a lone row keeps its raw reward."""
+
+    singleton: str = "raw"
+    """Group with one valid row: zero | raw | error."""
+    nonfinite: str = "error"
+    """NaN or infinite reward: exclude | error (verl turns the whole group into NaN) | as_fail."""
+
+
+@dataclass(kw_only=True)
+class DrGrpoVerl(DrGrpo):
+    """verl 0.9.1 ``grpo`` with ``norm_adv_by_std_in_grpo=False``: a lone row keeps its raw reward."""
+
+    singleton: str = "raw"
+    """Group with one valid row: zero | raw | error."""
+    nonfinite: str = "error"
+    """NaN or infinite reward: exclude | error (verl turns the whole group into NaN) | as_fail."""
+
+
+@dataclass(kw_only=True)
+class RlooVerl(Rloo):
+    """verl 0.9.1 ``rloo``: a lone row keeps its raw reward (``rloo_vectorized`` gives it 0)."""
+
+    singleton: str = "raw"
+    """Group with one valid row: zero | raw | error."""
+    nonfinite: str = "error"
+    """NaN or infinite reward: exclude | error (verl turns the whole group into NaN) | as_fail."""
+
+
+@dataclass(kw_only=True)
+class GrpoOpenrlhf(Grpo):
+    """OpenRLHF 0.11 ``group_norm``: sample deviation + 1e-9, groups of one refused."""
+
+    singleton: str = "error"
+    """Group with one valid row: zero | raw | error."""
+    nonfinite: str = "error"
+    """NaN or infinite reward: exclude | error | as_fail."""
+    eps: float = 1e-9
+    """Added to the standard deviation, reward units, >= 0."""
+
+
+@dataclass(kw_only=True)
+class RlooOpenrlhf(Rloo):
+    """OpenRLHF 0.11 ``rloo``: groups of one refused."""
+
+    singleton: str = "error"
+    """Group with one valid row: zero | raw | error."""
+    nonfinite: str = "error"
+    """NaN or infinite reward: exclude | error | as_fail."""
+
+
+@dataclass(kw_only=True)
+class DrGrpoOpenrlhf(DrGrpo):
+    """OpenRLHF 0.11 ``dr_grpo``: centred only, groups of one refused."""
+
+    singleton: str = "error"
+    """Group with one valid row: zero | raw | error."""
+    nonfinite: str = "error"
+    """NaN or infinite reward: exclude | error | as_fail."""

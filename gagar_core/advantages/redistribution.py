@@ -16,6 +16,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from gagar_core.advantages.corrections import size_factor
 from gagar_core.advantages.groups import group_any, group_max, group_size, group_sum, varies
 from gagar_core.advantages.ranks import PassingRows, average_ranks
 from gagar_core.errors import check_choice, check_range, gather
@@ -65,7 +66,7 @@ def untouched(base: Floats, size: Ints) -> Redistributed:
 
 
 @dataclass(frozen=True, slots=True)
-class _Acting:
+class Acting:
     """Passing rows of the groups that are redistributed: A⁺, f and u (None = 1), each (P,)."""
 
     codes: Ints
@@ -84,16 +85,17 @@ class _Acting:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rule:
+class Rule:
     """How a redistribution treats its edge cases."""
 
     conserve: str = "sequence"
     negative_pass: str = "keep"
     strict: bool = False
+    recentre_capped: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class _Gain:
+class Gain:
     """``rows`` (P,) multiplies A⁺; ``lambda_`` (G,), not finite where impossible, and ``capped`` (G,)."""
 
     rows: Floats
@@ -174,11 +176,11 @@ class Redistribution:
         if self.all_pass == "leave_one_out":
             self._leave_one_out(result, base, weights, rows)
         if self.group_size:
-            result.advantages[:] *= self._size_factor(rows.size)[rows.all_codes]
+            result.advantages[:] *= size_factor(rows.size, self.group_size)[rows.all_codes]
         return result
 
-    def _rule(self) -> _Rule:
-        return _Rule()
+    def _rule(self) -> Rule:
+        return Rule()
 
     def _effective(self, weights: Floats, rows: PassingRows) -> Floats:
         if self.temper != 1.0:
@@ -216,14 +218,14 @@ class Redistribution:
         index, codes = rows.index[chosen], rows.codes[chosen]
         old = base[index]
         unit = rows.lengths[chosen] if rule.conserve == "token" and rows.lengths is not None else None
-        acting = _Acting(codes, rows.num_groups, np.maximum(old, 0.0), weights[chosen], unit)
+        acting = Acting(codes, rows.num_groups, np.maximum(old, 0.0), weights[chosen], unit)
         gain = self._gain(acting)
         lost = ~np.isfinite(gain.lambda_) & (result.reason == ACTED)
         if lost.any():
             result.reason[lost] = TOO_SMALL
             gain.rows[lost[codes]] = 1.0
         new = gain.rows * acting.positive
-        recentred = gain.capped & ~lost
+        recentred = gain.capped & ~lost & rule.recentre_capped
         negative = old < 0.0
         if negative.any():
             clips = group_any(negative, codes, rows.num_groups) & ~lost & (rule.negative_pass == "clip")
@@ -235,7 +237,7 @@ class Redistribution:
             self._recentre(result, acting.total(old) - acting.total(new), recentred, rows)
         self._report(result, acting, gain, index)
 
-    def _gain(self, acting: _Acting) -> _Gain:
+    def _gain(self, acting: Acting) -> Gain:
         raise NotImplementedError
 
     def _recentre(self, result: Redistributed, missing: Floats, where: Bools, rows: PassingRows) -> None:
@@ -244,7 +246,7 @@ class Redistribution:
         touched = where[rows.all_codes]
         result.advantages[touched] += shift[rows.all_codes[touched]]
 
-    def _report(self, result: Redistributed, acting: _Acting, gain: _Gain, index: Ints) -> None:
+    def _report(self, result: Redistributed, acting: Acting, gain: Gain, index: Ints) -> None:
         done = result.reason == ACTED
         before = acting.mass(acting.positive)
         after = acting.mass(np.maximum(result.advantages[index], 0.0))
@@ -270,12 +272,6 @@ class Redistribution:
         size = self.beta * (1.0 - self.shrink)
         result.advantages[rows.index[on]] = size * n / (n - 1.0) * (percentile - 0.5)
         result.reason[chosen] = ACTED
-
-    def _size_factor(self, size: Ints) -> Floats:
-        """``(1 - 1/n_ref) / (1 - 1/n)``: a mean baseline contains the row itself, which costs it 1/n."""
-        own = 1.0 - 1.0 / np.maximum(size, 1)
-        wanted = 1.0 - 1.0 / self.group_size
-        return np.divide(wanted, own, out=np.zeros(len(size)), where=own > 0)
 
 
 @dataclass(kw_only=True)
@@ -304,18 +300,18 @@ class SumPreserving(Redistribution):
             *check_choice("negative_pass", self.negative_pass, ("clip", "keep")),
         ]
 
-    def _rule(self) -> _Rule:
-        return _Rule(self.conserve, self.negative_pass, self.strict)
+    def _rule(self) -> Rule:
+        return Rule(self.conserve, self.negative_pass, self.strict)
 
-    def _gain(self, acting: _Acting) -> _Gain:
-        factor, lambda_, weights = _factor(acting)
+    def _gain(self, acting: Acting) -> Gain:
+        factor, lambda_, weights = rescale_factor(acting)
         capped = np.zeros(acting.num_groups, np.bool_)
         if self.lambda_max:
             capped = lambda_ > self.lambda_max
             # Cut the factor in the same proportion: it may refer to weights in another unit than λ.
             factor[capped] *= self.lambda_max / lambda_[capped]
             lambda_ = np.minimum(lambda_, self.lambda_max)
-        return _Gain(factor[acting.codes] * weights, lambda_, capped)
+        return Gain(factor[acting.codes] * weights, lambda_, capped)
 
 
 @dataclass(kw_only=True)
@@ -328,7 +324,7 @@ class Paper(SumPreserving):
     """A passing row with a negative base: keep (untouched) | clip (0, then the group is recentred)."""
 
 
-def _factor(acting: _Acting) -> tuple[Floats, Floats, Floats]:
+def rescale_factor(acting: Acting) -> tuple[Floats, Floats, Floats]:
     """``S / W`` for weights in a safe unit (G,), λ for the weights as they are (G,), and the former (P,).
 
     Shares do not change when a group's weights are divided by their largest one. Only groups with weights so

@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 RATIOS = ("token", "sequence")
 KL_ESTIMATORS = ("k1", "k3")
 
+_LOG_RATIO_BOUND = 20.0  # exp overflows float32 at 88; such ratios are far outside every clip range
+
 
 def importance_ratio(
     logprobs: torch.Tensor, old_logprobs: torch.Tensor, mask: torch.Tensor, *, ratio: str = "token"
 ) -> torch.Tensor:
-    """Ratio of new to old probability (B, T), 1 where ``mask`` is 0.
+    """Ratio of new to old probability (B, T), 1 where ``mask`` is 0, within exp(±20).
 
     ``token``: of each token. ``sequence``: the geometric mean over the row's trained tokens, with the
     gradient of each token (GSPO-token, arXiv 2507.18071): value exp(mean of log ratios), gradient that value
@@ -35,7 +37,7 @@ def importance_ratio(
     if ratio == "sequence":
         mean = log_ratio.sum(dim=1, keepdim=True) / trained.sum(dim=1, keepdim=True).clamp(min=1)
         log_ratio = torch.where(trained, mean.detach() + log_ratio - log_ratio.detach(), 0.0)
-    return log_ratio.exp()
+    return log_ratio.clamp(-_LOG_RATIO_BOUND, _LOG_RATIO_BOUND).exp()
 
 
 def clipped_surrogate(

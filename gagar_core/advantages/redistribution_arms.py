@@ -1,0 +1,70 @@
+"""Other ways to redistribute: a cap per row that keeps the sum, and no rescale at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gagar_core.advantages.redistribution import Acting, Gain, Redistribution, Rule, rescale_factor
+from gagar_core.errors import check_choice, check_range
+
+
+@dataclass(kw_only=True)
+class ShareCap(Redistribution):
+    """Sum-preserving with each row's gain ``A*_i / A_i`` at most ``gain_max``; failing rows never move.
+
+    The excess is spread over the other passes in proportion to their weights (water-filling):
+    ``A*_i = min(gain_max, μ f_i) A_i⁺`` with the one μ that keeps ``Σ u A⁺``. Our alternative to the paper's
+    cap. r = [1, 1, 1, 0], f = [1, .2, .2], gain_max = 1.5 on a centred base gives
+    [.375, .1875, .1875, -.75]. The μ is reported as ``lambda_``.
+    """
+
+    gain_max: float = 1.5
+    """Largest ratio of redistributed to base advantage, >= 1; 1 = base advantages."""
+    conserve: str = "sequence"
+    """What stays over the passing rows: sequence (Σ A) | token (Σ A · length), to match the loss."""
+    negative_pass: str = "keep"
+    """A passing row with a negative base: keep (untouched) | clip (0, then the group is recentred)."""
+
+    def _faults(self) -> list[str]:
+        return [
+            *super()._faults(),
+            *check_range("gain_max", self.gain_max, 1),
+            *check_choice("conserve", self.conserve, ("sequence", "token")),
+            *check_choice("negative_pass", self.negative_pass, ("clip", "keep")),
+        ]
+
+    def _rule(self) -> Rule:
+        return Rule(self.conserve, self.negative_pass, recentre_capped=False)
+
+    def _gain(self, acting: Acting) -> Gain:
+        factor, lambda_, weights = rescale_factor(acting)
+        first, possible = factor, np.isfinite(factor)
+        full = np.zeros(len(weights), np.bool_)
+        total = acting.mass(acting.positive)
+        # Each round fills at least one more row, and filling raises the factor of the others.
+        while (
+            over := ~full & possible[acting.codes] & (factor[acting.codes] * weights > self.gain_max)
+        ).any():
+            full |= over
+            left = total - self.gain_max * acting.mass(np.where(full, acting.positive, 0.0))
+            open_ = acting.mass(np.where(full, 0.0, weights * acting.positive))
+            factor = np.divide(np.maximum(left, 0.0), open_, out=factor.copy(), where=open_ > 0.0)
+        lambda_ *= np.divide(factor, first, out=np.ones(acting.num_groups), where=possible)
+        capped = np.zeros(acting.num_groups, np.bool_)
+        capped[acting.codes[full]] = True
+        return Gain(np.where(full, self.gain_max, factor[acting.codes] * weights), lambda_, capped)
+
+
+@dataclass(kw_only=True)
+class DownweightOnly(Redistribution):
+    """``A*_i = f_i A_i`` on passing rows with a positive base, without rescale: λ = 1.
+
+    The paper's ablation: positive mass is lost, failing rows outweigh passing ones, entropy rises.
+    r = [1, 1, 1, 0], f = [1, .85, .4] gives [.25, .2125, .1, -.75].
+    """
+
+    def _gain(self, acting: Acting) -> Gain:
+        none = np.zeros(acting.num_groups, np.bool_)
+        return Gain(acting.weights, np.ones(acting.num_groups), none)
