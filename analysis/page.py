@@ -1,0 +1,70 @@
+"""Renders a report tree as one self-contained HTML page: no script, no network, good in print."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from analysis.figures import Drawing
+from analysis.metrics import METRICS, PHASES
+from analysis.text import format_number, format_value, interval_text
+
+_TEMPLATES = Path(__file__).parent / "templates"
+
+HEADLINE = (
+    "sft_pass", "held_out_pass", "pass_gain", "held_out_audit", "hack_gap",
+    "tokens", "tokens_pass", "tokens_fail", "test_runs", "truncated",
+)  # fmt: skip
+COMPARED = (
+    "held_out_pass",
+    "held_out_audit",
+    "tokens",
+    "tokens_pass",
+    "tokens_fail",
+    "test_runs",
+    "truncated",
+)
+TRAINING_TABLE = (
+    "train_pass", "train_tokens", "train_tokens_pass", "train_tokens_fail",
+    "train_test_runs", "train_truncated",
+)  # fmt: skip
+
+
+def render(tree: Mapping[str, Any], figures: Mapping[str, Sequence[Drawing]]) -> str:
+    """HTML of a report tree; ``figures`` maps the name of a sweep to its drawings."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"number": format_number, "value": format_value, "interval": interval_text}
+    drawings = {
+        name: [(drawing, Markup(inline_svg(drawing.svg))) for drawing in found]
+        for name, found in figures.items()
+    }
+    template = environment.get_template("report.html")
+    return template.render(
+        tree=tree,
+        metrics=METRICS,
+        phases=PHASES,
+        headline=HEADLINE,
+        compared=COMPARED,
+        training=TRAINING_TABLE,
+        drawings=drawings,
+    )
+
+
+def inline_svg(data: bytes) -> str:
+    """The ``<svg>`` element of a drawing, scaling with the page; its meaning is in the figure's alt text."""
+    text = data.decode()
+    text = text[text.index("<svg") :]
+    head, rest = text.split(">", 1)
+    head = re.sub(r'\s(width|height)="[^"]*"', "", head)
+    return f'{head} aria-hidden="true" focusable="false">{rest}'

@@ -1,0 +1,234 @@
+"""What was planned, what ran, and what became of it: sweeps and their runs, from the small files alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gagar_core import records
+from gagar_core.errors import RecordsError
+
+FINISHED, DIVERGED, FAILED, KILLED = "finished", "diverged", "failed", "killed"
+UNFINISHED, NOT_STARTED, DAMAGED = "unfinished", "not started", "damaged"
+DEAD = (DIVERGED, FAILED, KILLED)
+"""Statuses of runs that ended before their last step and will not go on by themselves."""
+
+ISOLATED = ("namespaces", "landlock", "landlock-weak")
+"""Sandbox levels that confine a program; anything else is reported as not isolated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One planned or found run and its state; ``reason`` says why it is not finished."""
+
+    path: Path
+    run_id: str
+    variant: str
+    seed: int
+    status: str
+    reason: str = ""
+    sandbox_level: str = ""
+    config: dict[str, Any] = field(default_factory=dict, compare=False)
+
+    @property
+    def readable(self) -> bool:
+        """Whether its tables can be read (they may be empty)."""
+        return self.status not in (NOT_STARTED, DAMAGED)
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """The runs of one question. ``planned`` maps a variant to its planned seed blocks."""
+
+    name: str
+    path: Path
+    question: str
+    baseline: str | None
+    hypotheses: tuple[dict[str, Any], ...]
+    plan_digest: str
+    planned: dict[str, tuple[int, ...]]
+    has_plan: bool
+    runs: tuple[Run, ...]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def variants(self) -> list[str]:
+        """Labels; the baseline first, then in the order of the plan, then by name."""
+        labels = list(dict.fromkeys([*self.planned, *(run.variant for run in self.runs if run.variant)]))
+        return sorted(labels, key=lambda label: label != self.baseline)
+
+    def runs_of(self, variant: str) -> list[Run]:
+        """Runs of one variant by seed."""
+        return [run for run in self.runs if run.variant == variant]
+
+
+def load_sweeps(path: Path) -> list[Sweep]:
+    """The sweeps at ``path``: a root (all its sweeps), one sweep folder, or one run folder.
+
+    Raises ``RecordsError`` if there is neither a run nor a plan.
+    """
+    runs = list(records.find_runs(path))
+    if (path / "config.json").exists():
+        return [_single_run(path)]
+    folders = {_sweep_folder(run.path) for run in runs} | {p.parent for p in path.glob("sweep.json")}
+    folders |= {p.parent for p in path.glob("*/sweep.json")}
+    if not folders:
+        raise RecordsError(
+            f"{path} holds no runs: give a root (<sweep>/runs/<run_id>/config.json), a sweep folder or a run "
+            "folder; start one with `python -m experiments.run` or `python -m sweeps submit`"
+        )
+    members: dict[Path, list[Path]] = {folder: [] for folder in sorted(folders)}
+    for run in runs:
+        members[_sweep_folder(run.path)].append(run.path)
+    return [_load_sweep(folder, paths) for folder, paths in members.items()]
+
+
+def require_readable(path: Path, sweeps: Iterable[Sweep]) -> None:
+    """Raise ``RecordsError`` with everything found wrong unless some run can be read."""
+    sweeps = list(sweeps)
+    if any(run.readable for sweep in sweeps for run in sweep.runs):
+        return
+    lines = [f"{path}: no run can be read"]
+    for sweep in sweeps:
+        lines += [f"  - {sweep.name}: {warning}" for warning in sweep.warnings]
+        lines += [f"  - {sweep.name}/{run.run_id}: {run.status}; {run.reason}" for run in sweep.runs]
+    more = [f"  ... {len(lines) - 12} more"] if len(lines) > 12 else []
+    raise RecordsError("\n".join(lines[:12] + more))
+
+
+def _sweep_folder(run: Path) -> Path:
+    return run.parent.parent if run.parent.name == "runs" else run.parent
+
+
+def _single_run(path: Path) -> Sweep:
+    run = load_run(path)
+    planned: dict[str, tuple[int, ...]] = {run.variant: (run.seed,)}
+    return Sweep(path.resolve().name, path, "", None, (), "", planned, False, (run,))
+
+
+def load_run(path: Path) -> Run:
+    """State of one run folder; a damaged or foreign one comes back as ``damaged`` with the reason."""
+    folder = records.RunFolder(path)
+    try:
+        config = folder.config
+        variant, seed = str(config["variant"]), int(config["seed"])
+        status, reason = _status(folder)
+        level = str(folder.meta.get("sandbox_level", ""))
+    except RecordsError as err:
+        return Run(path, path.name, "", -1, DAMAGED, str(err))
+    except (KeyError, TypeError, ValueError) as err:
+        return Run(path, path.name, "", -1, DAMAGED, f"{path / 'config.json'} is incomplete: {err!r}")
+    return Run(path, folder.run_id, variant, seed, status, reason, level, dict(config.get("config") or {}))
+
+
+def _status(folder: records.RunFolder) -> tuple[str, str]:
+    if folder.finished:
+        result = folder.result
+        status = DIVERGED if result.get("status") == DIVERGED else FINISHED
+        return status, str(result.get("reason") or "")
+    attempts = folder.attempts()
+    if not attempts:
+        return UNFINISHED, "no result yet"
+    exit_file = folder.attempt_path(attempts[-1]) / "exit.json"
+    if not exit_file.exists():
+        return UNFINISHED, f"attempt {attempts[-1]} has not ended, or was lost"
+    ended = records.read_json(exit_file)
+    status = KILLED if ended.get("status") == KILLED else FAILED
+    return status, str(ended.get("reason") or f"attempt {attempts[-1]} ended without a result")
+
+
+def _load_sweep(folder: Path, paths: list[Path]) -> Sweep:
+    warnings: list[str] = []
+    head = _read_head(folder, warnings)
+    plan = _read_plan(folder, warnings)
+    found = [load_run(path) for path in sorted(paths)]
+    found = [_name_by_plan(run, plan) for run in found]
+    known = {run.run_id for run in found}
+    missing = [
+        Run(folder / "runs" / row["run_id"], row["run_id"], row["variant"], row["seed"], NOT_STARTED)
+        for row in plan
+        if row["run_id"] not in known
+    ]
+    planned_ids = {row["run_id"] for row in plan}
+    strangers = [run.run_id for run in found if plan and run.run_id not in planned_ids]
+    if strangers:
+        warnings.append(f"runs outside the plan: {', '.join(strangers)}")
+    planned = _planned_seeds(plan, found)
+    order = list(planned)
+    runs = sorted(found + missing, key=lambda r: (_position(order, r.variant), r.variant, r.seed, r.run_id))
+    return Sweep(
+        name=str(head.get("name") or folder.resolve().name),
+        path=folder,
+        question=str(head.get("question") or ""),
+        baseline=head.get("baseline"),
+        hypotheses=tuple(h for h in head.get("hypotheses") or () if isinstance(h, dict)),
+        plan_digest=str(head.get("plan_digest") or ""),
+        planned=planned,
+        has_plan=bool(plan),
+        runs=tuple(runs),
+        warnings=tuple(warnings),
+    )
+
+
+def _position(order: list[str], variant: str) -> int:
+    return order.index(variant) if variant in order else len(order)
+
+
+def _read_head(folder: Path, warnings: list[str]) -> dict[str, Any]:
+    path = folder / "sweep.json"
+    if not path.exists():
+        return {}
+    head = records.read_json(path)
+    if not isinstance(head, dict):
+        raise RecordsError(f"{path} must hold an object; it was damaged or written by something else")
+    if head.get("schema_version") != records.SCHEMA_VERSION:
+        raise RecordsError(
+            f"{path} has version {head.get('schema_version')!r}; this code reads version "
+            f"{records.SCHEMA_VERSION}: use the version of the workbench that wrote it"
+        )
+    if not (folder / "plan.jsonl").exists():
+        warnings.append("plan.jsonl is missing: n planned is what was found")
+    return head
+
+
+def _read_plan(folder: Path, warnings: list[str]) -> list[dict[str, Any]]:
+    """Rows of the plan that are runs; a line that cannot be read is named and left out."""
+    path = folder / "plan.jsonl"
+    if not path.exists():
+        return []
+    rows = []
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
+        try:
+            row = json.loads(line)
+            if row.get("kind", "run") != "run":
+                continue
+            rows.append(
+                {"run_id": str(row["run_id"]), "variant": str(row["variant"]), "seed": int(row["seed"])}
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as err:
+            warnings.append(f"plan.jsonl line {number} cannot be read ({err!r}): n planned may be too low")
+    return rows
+
+
+def _name_by_plan(run: Run, plan: list[dict[str, Any]]) -> Run:
+    """A damaged run still has its place in the plan: its folder's name is its id."""
+    if run.status != DAMAGED:
+        return run
+    for row in plan:
+        if row["run_id"] == run.path.name:
+            return Run(run.path, run.path.name, row["variant"], row["seed"], DAMAGED, run.reason)
+    return run
+
+
+def _planned_seeds(plan: list[dict[str, Any]], found: list[Run]) -> dict[str, tuple[int, ...]]:
+    source: Iterable[tuple[str, int]]
+    source = [(row["variant"], row["seed"]) for row in plan] or [
+        (run.variant, run.seed) for run in sorted(found, key=lambda r: (r.variant, r.seed)) if run.variant
+    ]
+    planned: dict[str, list[int]] = {}
+    for variant, seed in source:
+        planned.setdefault(variant, []).append(seed)
+    return {variant: tuple(sorted(set(seeds))) for variant, seeds in planned.items()}

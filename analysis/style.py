@@ -1,0 +1,176 @@
+"""One look for all figures: a colour that belongs to a variant, direct labels, short names.
+
+matplotlib loads inside functions: importing this module, or asking for ``--help``, stays cheap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WIDTH, HEIGHT = 3.4, 2.6
+"""Inches of one figure: a journal column, and a phone's screen without shrinking the type."""
+
+_BASELINE = "#000000"
+# Okabe and Ito's colours that reach a contrast of 3:1 on white; the pale ones are left for fills
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
+_DASHES: tuple[Any, ...] = (
+    "-",
+    (0, (5, 1.5)),
+    (0, (1.5, 1.2)),
+    (0, (6, 1.5, 1.5, 1.5)),
+    (0, (3, 1, 1, 1, 1, 1)),
+)
+_MARKERS = ("o", "s", "^", "D", "v")
+
+MAX_TOGETHER = 5
+"""Variants that share one panel; more become small multiples."""
+
+_RC: Any = {
+    "font.family": "DejaVu Sans",
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.labelsize": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.6,
+    "axes.edgecolor": "#444444",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e8e8e8",
+    "grid.linewidth": 0.6,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "lines.linewidth": 1.4,
+    "lines.markersize": 4,
+    "legend.frameon": False,
+    "figure.dpi": 100,
+    "savefig.dpi": 200,
+    "svg.hashsalt": "gagar",
+    "svg.fonttype": "path",
+    # labels are data: a dollar sign in a name is a dollar sign
+    "text.parse_math": False,
+    "axes.formatter.use_mathtext": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How one variant is drawn in every figure."""
+
+    colour: str
+    dash: Any
+    marker: str
+    name: str
+
+
+def looks(labels: Sequence[str], baseline: str | None) -> dict[str, Look]:
+    """Colour, dash, marker and short name per variant, by order of registration; the baseline is black."""
+    names = short_names(labels)
+    others = [label for label in labels if label != baseline]
+    found = {}
+    for label in labels:
+        if label == baseline:
+            found[label] = Look(_BASELINE, "-", "o", names[label])
+            continue
+        i = others.index(label)
+        colour = _COLOURS[i % len(_COLOURS)]
+        found[label] = Look(
+            colour, _DASHES[(1 + i) % len(_DASHES)], _MARKERS[(1 + i) % len(_MARKERS)], names[label]
+        )
+    return found
+
+
+def short_names(labels: Iterable[str], width: int = 24) -> dict[str, str]:
+    """Names that fit a figure; names that would become equal get their number."""
+    labels = list(labels)
+    cut = {label: _middle(label.replace("\n", " "), width) for label in labels}
+    taken: dict[str, int] = {}
+    for name in cut.values():
+        taken[name] = taken.get(name, 0) + 1
+    return {
+        label: name if taken[name] == 1 else f"{i + 1}: {_middle(label, width - 4)}"
+        for i, (label, name) in enumerate(cut.items())
+    }
+
+
+def _middle(text: str, width: int) -> str:
+    if len(text) <= width:
+        return text
+    tail = (width - 1) // 2
+    return f"{text[: width - 1 - tail]}…{text[-tail:]}"
+
+
+def new_figure(
+    rows: int = 1, columns: int = 1, *, width: float = WIDTH, height: float = HEIGHT
+) -> tuple[Figure, Any]:
+    """A figure in the house style with a grid of axes ``(rows, columns)``, drawn without a display."""
+    import matplotlib as mpl
+
+    with mpl.rc_context(_RC):
+        from matplotlib.figure import Figure
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+        figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06))
+        axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+    return figure, axes
+
+
+def in_style() -> Any:
+    """Context in which matplotlib draws and saves in the house style."""
+    import matplotlib as mpl
+
+    return mpl.rc_context(_RC)
+
+
+def label_ends(axes: Axes, ends: Sequence[tuple[float, float, str, str]]) -> None:
+    """Write ``(x, y, text, colour)`` at the right end of lines, moved apart vertically where they collide."""
+    if not ends:
+        return
+    low, high = axes.get_ylim()
+    scale = axes.get_yscale()
+    place = _positions([_unit(y, low, high, scale) for _, y, _, _ in ends])
+    for (_, y, text, colour), where in zip(ends, place, strict=True):
+        axes.annotate(
+            text,
+            xy=(1.0, _unit(y, low, high, scale)),
+            xycoords="axes fraction",
+            xytext=(1.03, where),
+            textcoords="axes fraction",
+            color=colour,
+            fontsize=7,
+            va="center",
+            ha="left",
+            annotation_clip=False,
+        )
+
+
+def _unit(y: float, low: float, high: float, scale: str) -> float:
+    import math
+
+    if scale == "log":
+        y, low, high = math.log(y), math.log(low), math.log(high)
+    return (y - low) / (high - low) if high > low else 0.5
+
+
+def _positions(wanted: Sequence[float], gap: float = 0.075) -> list[float]:
+    """Positions at least ``gap`` apart, each as near as a sweep upwards and one downwards allow."""
+    order = sorted(range(len(wanted)), key=lambda i: wanted[i])
+    place = [min(max(wanted[i], 0.0), 1.0) for i in order]
+    for j in range(1, len(place)):
+        place[j] = max(place[j], place[j - 1] + gap)
+    ceiling = 1.0
+    for j in reversed(range(len(place))):
+        place[j] = min(place[j], ceiling)
+        ceiling = place[j] - gap
+    result = [0.0] * len(wanted)
+    for i, value in zip(order, place, strict=True):
+        result[i] = value
+    return result
