@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import datetime
+import errno
+import json
 import os
-import socket
+import secrets
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from experiments.identity import run_id, variant_label
+from experiments.liveness import whoami
 from experiments.schema import RunConfig, to_record
 from gagar_core.errors import RecordsError
 from gagar_core.records import SCHEMA_VERSION, RunFolder, publish_once, to_json
+from gagar_core.records.files import aside_name
 
 
 @dataclass(frozen=True)
@@ -27,13 +32,23 @@ class Attempt:
         """``<run>/attempts/<k>``."""
         return self.folder / "attempts" / str(self.number)
 
-    def beat(self) -> None:
-        """Say "still alive": the modification time of one file, in the file server's clock."""
-        (self.path / "beat").touch()
+    def beat(self, **progress: Any) -> None:
+        """Say "still alive": the modification time of one file, in the file server's clock.
 
-    def exit(self, status: str, reason: str = "") -> None:
+        ``progress`` (``step``, ``steps``, ``pass_rate``, ...) becomes its content, for whoever watches.
+        """
+        path = self.path / "beat"
+        if not progress:
+            path.touch()
+            return
+        aside = aside_name(path)
+        aside.write_text(json.dumps(progress))  # not flushed to disk: only the newest matters
+        aside.replace(path)
+
+    def exit(self, status: str, reason: str = "", **facts: Any) -> None:
         """Write the exit file: ``ok``, ``failed`` or ``killed``; the first one stands."""
-        publish_once(self.path / "exit.json", to_json({"status": status, "reason": reason, "ended_at": now()}))
+        content = {"status": status, "reason": reason, "ended_at": now(), **facts}
+        publish_once(self.path / "exit.json", to_json(content))
 
 
 def create_run_folder(config: RunConfig) -> Path:
@@ -59,18 +74,31 @@ def create_run_folder(config: RunConfig) -> Path:
 
 def claim(folder: Path, **by: Any) -> Attempt:
     """Take the next attempt number of a run; of two racers each gets its own, and the lower one loses."""
-    number = max(RunFolder(folder).attempts(), default=0) + 1
     while True:
-        attempt = Attempt(folder, number)
-        try:
-            attempt.path.mkdir(parents=True)
-        except FileExistsError:
-            number += 1
-            continue
-        facts = {"host": socket.gethostname(), "pid": os.getpid(), "started_at": now(), **by}
-        publish_once(attempt.path / "claim.json", to_json(facts))
-        attempt.beat()
-        return attempt
+        attempt = try_claim(folder, max(RunFolder(folder).attempts(), default=0) + 1, **by)
+        if attempt is not None:
+            return attempt
+
+
+def try_claim(folder: Path, number: int, **by: Any) -> Attempt | None:
+    """Take exactly this attempt number, or return None if somebody else has it.
+
+    The attempt's folder appears with its claim inside (a rename never replaces a folder that holds a
+    file), so nobody ever sees an attempt without an owner.
+    """
+    attempts = folder / "attempts"
+    aside = attempts / f".{number}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
+    aside.mkdir(parents=True)
+    publish_once(aside / "claim.json", to_json({**whoami(), "started_at": now(), **by}))
+    (aside / "beat").touch()
+    try:
+        aside.rename(attempts / str(number))
+    except OSError as err:
+        shutil.rmtree(aside)
+        if err.errno in (errno.EEXIST, errno.ENOTEMPTY):
+            return None
+        raise
+    return Attempt(folder, number)
 
 
 def now() -> str:
