@@ -80,7 +80,10 @@ def _build(spec: ArtifactSpec, lease: Path) -> None:
         return
     folder = spec.path()
     folder.mkdir(parents=True, exist_ok=True)
-    publish(folder / "spec.json", to_json({"kind": spec.kind, "seed": spec.seed, "config": to_record(spec.config)}))
+    publish(
+        folder / "spec.json",
+        to_json({"kind": spec.kind, "seed": spec.seed, "config": to_record(spec.config)}),
+    )
     builder = importlib.import_module(BUILDERS[spec.kind])
     summary = builder.build(spec.config, folder, beat=lambda: os.utime(lease))
     publish_once(folder / "done.json", to_json(summary))

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from experiments.identity import run_id, variant_label
-from experiments.liveness import whoami
+from experiments.liveness import STALE_S, age, alive, file_time, whoami
 from experiments.schema import RunConfig, to_record
 from gagar_core.errors import RecordsError
-from gagar_core.records import SCHEMA_VERSION, RunFolder, publish_once, to_json
+from gagar_core.records import SCHEMA_VERSION, RunFolder, publish_once, read_json, to_json
 from gagar_core.records.files import aside_name
 
 
@@ -32,13 +32,13 @@ class Attempt:
         """``<run>/attempts/<k>``."""
         return self.folder / "attempts" / str(self.number)
 
-    def beat(self, **progress: Any) -> None:
+    def beat(self, progress: dict[str, Any] | None = None) -> None:
         """Say "still alive": the modification time of one file, in the file server's clock.
 
-        ``progress`` (``step``, ``steps``, ``pass_rate``, ...) becomes its content, for whoever watches.
+        Its content is the last progress line as JSON, for ``status``; without ``progress`` it stays as it is.
         """
         path = self.path / "beat"
-        if not progress:
+        if progress is None:
             path.touch()
             return
         aside = aside_name(path)
@@ -70,6 +70,18 @@ def create_run_folder(config: RunConfig) -> Path:
         raise RecordsError(msg) from err
     RunFolder(folder).config  # noqa: B018 - refuses a folder of another version before anything is touched
     return folder
+
+
+def running(folder: Path) -> Attempt | None:
+    """The newest attempt if it has no exit file and its owner lives: provably, or by a fresh sign of life."""
+    number = max(RunFolder(folder).attempts(), default=0)
+    attempt = Attempt(folder, number)
+    if not number or (attempt.path / "exit.json").exists():
+        return None
+    known = alive(read_json(attempt.path / "claim.json"))
+    if known is None:
+        known = age(attempt.path / "beat", file_time(folder)) <= STALE_S
+    return attempt if known else None
 
 
 def claim(folder: Path, **by: Any) -> Attempt:

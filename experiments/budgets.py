@@ -51,8 +51,8 @@ class Smoke(Small):
     steps: int = 3
     groups_per_step: int = 6
     group_size: int = 6
-    sft_demos: int = 1600
-    sft_epochs: int = 1
+    sft_demos: int = 2500
+    sft_epochs: int = 2
     eval_tasks: int = 20
     eval_attempts: int = 2
     eval_every: int = 0

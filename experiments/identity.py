@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, Field, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from experiments.schema import AXES, BOOKKEEPING, CONFIG_EPOCH, RunConfig, kind_of
+from experiments.schema import AXES, BOOKKEEPING, CONFIG_EPOCH, SANDBOX_BOOKKEEPING, RunConfig, kind_of
 
 PRESETS_FOLDER = Path(__file__).parent / "conf" / "algorithm"
 _ID_LENGTH = 12
@@ -39,7 +39,8 @@ def delta(config: RunConfig, axes: tuple[str, ...] = AXES) -> dict[str, dict[str
         kind = kind_of(axis, settings)
         if axis not in BOOKKEEPING and kind != "none":
             result[axis] = {"kind": kind} | changed_fields(settings)
-    return result
+    limits = {k: v for k, v in changed_fields(config.sandbox).items() if k not in SANDBOX_BOOKKEEPING}
+    return result | ({"sandbox": limits} if limits else {})
 
 
 def changed_fields(settings: Any) -> dict[str, Any]:
@@ -47,10 +48,17 @@ def changed_fields(settings: Any) -> dict[str, Any]:
     changed = {}
     for f in fields(settings):
         value = _normal(getattr(settings, f.name), f.type)
-        default = f.default if f.default is not MISSING else f.default_factory()  # type: ignore[misc]
-        if value != _normal(default, f.type):
+        if value != _normal(default_of(f), f.type):
             changed[f.name] = value
     return changed
+
+
+def default_of(f: Field[Any]) -> Any:
+    """Default value of a settings field; every settings field has one."""
+    if f.default is not MISSING:
+        return f.default
+    assert f.default_factory is not MISSING
+    return f.default_factory()
 
 
 def _normal(value: Any, annotation: object) -> Any:
@@ -72,6 +80,7 @@ def variant_label(config: RunConfig) -> str:
         if axis != "budget" and kind != expected[axis]:
             parts.append(f"{axis}={kind}")
         parts += [f"{axis}.{name}={value}" for name, value in changed_fields(getattr(config, axis)).items()]
+    parts += [f"sandbox.{name}={value}" for name, value in delta(config, ()).get("sandbox", {}).items()]
     return " ".join(parts)
 
 

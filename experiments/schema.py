@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from omegaconf import MISSING
@@ -12,12 +12,13 @@ from experiments.tracking_choices import TRACKING
 from gagar_core.choices import CHOICES as LIBRARY_CHOICES
 from gagar_core.choices import choice_class
 from gagar_core.errors import ConfigError
+from gagar_core.sandbox.settings import SandboxSettings
 
 CHOICES: dict[str, dict[str, type[Any]]] = {**LIBRARY_CHOICES, "budget": BUDGETS, "tracking": TRACKING}
 """All axes of a run: those of the library, and two of its own."""
 
 CONFIG_EPOCH = 1
-"""Raised when the meaning of a default or of a setting changes, so that old and new runs never share an id."""
+"""Raised when a default or a setting changes its meaning, so that old and new runs never share an id."""
 
 BOOKKEEPING = ("root", "name", "tracking")
 """Fields that do not change what a run finds out; they are not part of its identity."""
@@ -51,6 +52,8 @@ class RunConfig:
     """How much of everything a run may use."""
     tracking: Any = MISSING
     """Where finished runs are mirrored."""
+    sandbox: SandboxSettings = field(default_factory=SandboxSettings)
+    """Limits of the programs that are run."""
     seed: int = 0
     """Seed block: SFT weights, task draw, data order and evaluation; >= 0."""
     root: str = "runs"
@@ -63,6 +66,9 @@ class RunConfig:
             msg = f"seed must be >= 0; got {self.seed}"
             raise ConfigError(msg)
 
+
+SANDBOX_BOOKKEEPING = ("level", "workers", "wall_s", "cache_mb")
+"""Sandbox settings that do not change what a program returns."""
 
 AXES = tuple(f.name for f in fields(RunConfig) if f.name in CHOICES)
 
@@ -81,7 +87,10 @@ def to_record(config: RunConfig) -> dict[str, Any]:
     record: dict[str, Any] = {}
     for axis in AXES:
         settings = getattr(config, axis)
-        record[axis] = {"kind": kind_of(axis, settings)} | {f.name: getattr(settings, f.name) for f in fields(settings)}
+        record[axis] = {"kind": kind_of(axis, settings)} | {
+            f.name: getattr(settings, f.name) for f in fields(settings)
+        }
+    record["sandbox"] = {f.name: getattr(config.sandbox, f.name) for f in fields(config.sandbox)}
     return record | {"seed": config.seed, "root": config.root, "name": config.name}
 
 
@@ -91,7 +100,17 @@ def from_record(record: dict[str, Any]) -> RunConfig:
     for axis in AXES:
         settings = dict(record[axis])
         parts[axis] = choice_class(axis, settings.pop("kind"), CHOICES)(**settings)
+    parts["sandbox"] = SandboxSettings(**record["sandbox"])
     return RunConfig(**parts, seed=record["seed"], root=record["root"], name=record["name"])
 
 
-__all__ = ["AXES", "BOOKKEEPING", "CHOICES", "CONFIG_EPOCH", "RunConfig", "from_record", "kind_of", "to_record"]
+__all__ = [
+    "AXES",
+    "BOOKKEEPING",
+    "CHOICES",
+    "CONFIG_EPOCH",
+    "RunConfig",
+    "from_record",
+    "kind_of",
+    "to_record",
+]

@@ -14,9 +14,30 @@ from typing import Any
 
 from gagar_core.advantages import estimators, redistribution, shaping, weightings
 from gagar_core.errors import ConfigError
-from gagar_core.training import losses
+from gagar_core.grading import rules
+from gagar_core.policies import gru
+from gagar_core.sampling import outcome
+from gagar_core.tasks import list_functions
+from gagar_core.training import losses, policy_gradient
 
 CHOICES: dict[str, dict[str, type[Any]]] = {
+    "sampling": {
+        "mixed_only": outcome.MixedOnly,
+        "keep_all": outcome.KeepAll,
+    },
+    "grader": {
+        "none": rules.NoGrader,
+        "trajectory_rule": rules.TrajectoryRule,
+    },
+    "policy": {
+        "gru": gru.Gru,
+    },
+    "tasks": {
+        "list_functions": list_functions.ListFunctions,
+    },
+    "trainer": {
+        "policy_gradient": policy_gradient.PolicyGradient,
+    },
     "estimator": {
         "grpo": estimators.Grpo,
         "dr_grpo": estimators.DrGrpo,

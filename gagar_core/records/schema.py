@@ -52,7 +52,7 @@ traj_invalid       i32  trajectories dropped for an infrastructure failure
 gen_tokens         i64  tokens sampled by the policy, all trajectories
 obs_tokens         i64  tokens written by the environment, all trajectories
 wasted_tokens      i64  gen_tokens of trajectories that did not enter the loss
-reward_mean        f64  mean shaped reward of valid trajectories
+reward_mean        f64  mean shaped reward of trajectories that enter the loss
 pass_rate          f64  share of valid trajectories that pass the reward tests
 mean_gen_tokens    f64  per trajectory
 mean_total_tokens  f64  gen + obs per trajectory

@@ -1,0 +1,59 @@
+"""What a run was executed with: versions, machine, code, sandbox. Facts, not part of the result."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import socket
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gagar_core.records import SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    from experiments.build import LiveRun
+    from experiments.schema import RunConfig
+
+_PACKAGES = ("gagar-core", "torch", "numpy", "polars", "hydra-core", "omegaconf")
+
+
+def describe(config: RunConfig, live: LiveRun) -> dict[str, Any]:
+    """Content of ``meta.json``."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "sandbox_level": live.process.level,
+        "suite": live.suite.name,
+        "suite_digest": live.suite.digest(),
+        "parameters": sum(p.numel() for p in live.policy.network.parameters()),
+        "host": socket.gethostname(),
+        "cpus": os.cpu_count(),
+        "platform": platform.platform(),
+        "python": platform.python_version(),
+        "versions": {name: _version(name) for name in _PACKAGES},
+        "code": code_revision(),
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def code_revision() -> dict[str, Any]:
+    """Commit of the checkout and whether files differ from it; empty outside a repository."""
+    root = Path(__file__).parent.parent
+    try:
+        commit = _git(root, "rev-parse", "HEAD")
+        return {"commit": commit, "dirty": bool(_git(root, "status", "--porcelain", "--untracked-files=no"))}
+    except (OSError, subprocess.CalledProcessError):
+        return {}
+
+
+def _git(root: Path, *words: str) -> str:
+    return subprocess.run(
+        ["git", "-C", str(root), *words], capture_output=True, text=True, check=True
+    ).stdout.strip()

@@ -1,0 +1,62 @@
+"""What one training step knows so far; filled by the named parts of the trainer, read by recording."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gagar_core.advantages import AdvantageResult
+from gagar_core.types import Group, Ranking, Task, Trajectory
+
+
+@dataclass
+class UpdateStats:
+    """Measures of the update, over the tokens or trajectories that were trained on."""
+
+    loss: float
+    grad_norm: float
+    entropy_tok: float
+    entropy_traj: float
+    kl_k1: float
+    kl_k3: float
+    ratio_p99: float
+    ratio_max: float
+    is_ess: float
+    logprob_gap: float
+    row_entropy: np.ndarray[Any, np.dtype[np.float64]]
+    """(rows,) mean entropy of a trajectory's agent tokens, nats."""
+    row_ratio_max: np.ndarray[Any, np.dtype[np.float64]]
+    """(rows,) largest token ratio of a trajectory."""
+
+
+@dataclass
+class StepData:
+    """One step. Flat lists run over all trajectories, group by group."""
+
+    step: int
+    groups: list[Group] = field(default_factory=list)
+    drop_reasons: list[str] = field(default_factory=list)
+    """Per group "" if kept."""
+    rankings: dict[int, Ranking] = field(default_factory=dict)
+    """Group id -> ranking, for graded groups."""
+    rows: list[tuple[int, int]] = field(default_factory=list)
+    """(position of the group, position in the group) of every trajectory that is trained on."""
+    rewards: np.ndarray[Any, np.dtype[np.float64]] = field(default_factory=lambda: np.zeros(0))
+    """(rows,) after shaping."""
+    advantages: AdvantageResult | None = None
+    update: UpdateStats | None = None
+
+    @property
+    def kept(self) -> list[Group]:
+        """Groups that enter the loss."""
+        return [group for group, reason in zip(self.groups, self.drop_reasons, strict=True) if not reason]
+
+    def trajectory(self, row: tuple[int, int]) -> Trajectory:
+        """The trajectory of an entry of ``rows``."""
+        return self.groups[row[0]].trajectories[row[1]]
+
+    def task(self, row: tuple[int, int]) -> Task:
+        """Its task."""
+        return self.groups[row[0]].task
