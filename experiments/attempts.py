@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import datetime
+import errno
 import json
 import os
-import socket
+import secrets
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.artifacts import pid_alive
 from experiments.identity import run_id, variant_label
+from experiments.liveness import STALE_S, age, alive, file_time, whoami
 from experiments.schema import RunConfig, to_record
 from gagar_core.errors import RecordsError
 from gagar_core.records import SCHEMA_VERSION, RunFolder, publish_once, read_json, to_json
+from gagar_core.records.files import aside_name
 
 
 @dataclass(frozen=True)
@@ -32,15 +35,20 @@ class Attempt:
     def beat(self, progress: dict[str, Any] | None = None) -> None:
         """Say "still alive": the modification time of one file, in the file server's clock.
 
-        Its content is the last progress line as JSON, for ``status``; a reader takes a cut-off one for none.
+        Its content is the last progress line as JSON, for ``status``; without ``progress`` it stays as it is.
         """
-        (self.path / "beat").write_text(json.dumps(progress or {}))
+        path = self.path / "beat"
+        if progress is None:
+            path.touch()
+            return
+        aside = aside_name(path)
+        aside.write_text(json.dumps(progress))  # not flushed to disk: only the newest matters
+        aside.replace(path)
 
-    def exit(self, status: str, reason: str = "") -> None:
+    def exit(self, status: str, reason: str = "", **facts: Any) -> None:
         """Write the exit file: ``ok``, ``failed`` or ``killed``; the first one stands."""
-        publish_once(
-            self.path / "exit.json", to_json({"status": status, "reason": reason, "ended_at": now()})
-        )
+        content = {"status": status, "reason": reason, "ended_at": now(), **facts}
+        publish_once(self.path / "exit.json", to_json(content))
 
 
 def create_run_folder(config: RunConfig) -> Path:
@@ -65,29 +73,44 @@ def create_run_folder(config: RunConfig) -> Path:
 
 
 def running(folder: Path) -> Attempt | None:
-    """The newest attempt if it has no exit file and its process lives (seen from its own host)."""
+    """The newest attempt if it has no exit file and its owner lives: provably, or by a fresh sign of life."""
     number = max(RunFolder(folder).attempts(), default=0)
     attempt = Attempt(folder, number)
-    if not number or (attempt.path / "exit.json").exists() or not (attempt.path / "claim.json").exists():
+    if not number or (attempt.path / "exit.json").exists():
         return None
-    claimed = read_json(attempt.path / "claim.json")
-    return attempt if claimed["host"] == socket.gethostname() and pid_alive(claimed["pid"]) else None
+    known = alive(read_json(attempt.path / "claim.json"))
+    if known is None:
+        known = age(attempt.path / "beat", file_time(folder)) <= STALE_S
+    return attempt if known else None
 
 
 def claim(folder: Path, **by: Any) -> Attempt:
     """Take the next attempt number of a run; of two racers each gets its own, and the lower one loses."""
-    number = max(RunFolder(folder).attempts(), default=0) + 1
     while True:
-        attempt = Attempt(folder, number)
-        try:
-            attempt.path.mkdir(parents=True)
-        except FileExistsError:
-            number += 1
-            continue
-        facts = {"host": socket.gethostname(), "pid": os.getpid(), "started_at": now(), **by}
-        publish_once(attempt.path / "claim.json", to_json(facts))
-        attempt.beat()
-        return attempt
+        attempt = try_claim(folder, max(RunFolder(folder).attempts(), default=0) + 1, **by)
+        if attempt is not None:
+            return attempt
+
+
+def try_claim(folder: Path, number: int, **by: Any) -> Attempt | None:
+    """Take exactly this attempt number, or return None if somebody else has it.
+
+    The attempt's folder appears with its claim inside (a rename never replaces a folder that holds a
+    file), so nobody ever sees an attempt without an owner.
+    """
+    attempts = folder / "attempts"
+    aside = attempts / f".{number}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
+    aside.mkdir(parents=True)
+    publish_once(aside / "claim.json", to_json({**whoami(), "started_at": now(), **by}))
+    (aside / "beat").touch()
+    try:
+        aside.rename(attempts / str(number))
+    except OSError as err:
+        shutil.rmtree(aside)
+        if err.errno in (errno.EEXIST, errno.ENOTEMPTY):
+            return None
+        raise
+    return Attempt(folder, number)
 
 
 def now() -> str:

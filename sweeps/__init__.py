@@ -1,0 +1,1 @@
+"""Many runs: plans, workers on this machine or on Slurm, their state, and tuning."""

@@ -1,0 +1,31 @@
+"""What follows the last run of a sweep: its mirror. Runs in a process of its own, never in a worker."""
+
+from __future__ import annotations
+
+from experiments.tracking import mirror_by_config
+from gagar_core.errors import GagarError
+from sweeps.ledger import Ledger
+from sweeps.status import status_of
+
+
+def sync(ledger: Ledger) -> int:
+    """Mirror every ended run to where its configuration says, and tell what was sent."""
+    folders = [ledger.run_folder(line["run_id"]) for line in ledger.runs]
+    counts = mirror_by_config(path for path in folders if (path / "config.json").exists())
+    print(
+        f"{ledger.name}: {counts.sent} runs mirrored with {counts.points} points, "
+        f"{counts.skipped} were there already, {counts.unended} have not ended"
+    )
+    return 0
+
+
+def finish(ledger: Ledger) -> int:
+    """After a worker's last job: mirror, unless others are still at work and will do it."""
+    if any(row.state == "running" for row in status_of(ledger).rows):
+        print(f"{ledger.name}: others are at work; the last one mirrors")
+        return 0
+    try:
+        return sync(ledger)
+    except GagarError as err:
+        print(f"not mirrored: {err}")  # records are complete, and a run must not suffer from its tracker
+        return 1

@@ -1,0 +1,206 @@
+"""The small files of one sweep folder: an immutable plan, and facts that are written once.
+
+    sweep.json                          question, baseline, hypotheses, digest of the plan
+    plan.jsonl                          one line per artifact and run, in the order in which they are taken
+    submissions/<nonce>/intent.json     what was asked for, written before anything is started
+                        ack.json        what was started (process, job id)
+                        cancel.json     "stop", written by whoever cancels; workers look at it
+                        log.txt         output of the workers
+    runs/<run_id>/                      run folders
+    artifacts/<digest>/attempts/<k>/    attempts at building an artifact (it lies in the root itself)
+
+No file holds a state: see ``sweeps.state``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from experiments.liveness import whoami
+from gagar_core.errors import ConfigError, RecordsError
+from gagar_core.records import SCHEMA_VERSION, publish, publish_once, read_json, to_json
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
+
+PRIVATE = 0o700
+"""Mode of the folders made here: a submission holds files that Slurm jobs unpickle."""
+
+
+def check_name(name: str) -> list[str]:
+    """A fault unless ``name`` can be the name of a folder everywhere."""
+    if _NAME.fullmatch(name):
+        return []
+    return [f"name must be 1 to 80 of A-Z a-z 0-9 . _ - and begin with a letter or digit; got {name[:80]!r}"]
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One call of ``submit`` that started workers."""
+
+    path: Path
+
+    @property
+    def nonce(self) -> str:
+        """Its random name."""
+        return self.path.name
+
+    @cached_property
+    def intent(self) -> dict[str, Any]:
+        """Launcher settings and options, as asked for."""
+        return dict(read_json(self.path / "intent.json"))
+
+    @property
+    def ack(self) -> dict[str, Any]:
+        """What was started; empty if that is not known (yet)."""
+        return _optional(self.path / "ack.json")
+
+    @property
+    def void(self) -> dict[str, Any]:
+        """Why nothing was started; empty if something was, or may have been."""
+        return _optional(self.path / "void.json")
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether its workers have been told to stop."""
+        return (self.path / "cancel.json").exists()
+
+    def cancel(self) -> None:
+        """Tell its workers to stop."""
+        publish_once(self.path / "cancel.json", to_json(whoami()))
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Access to one sweep folder."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """Name of the sweep."""
+        return self.path.resolve().name
+
+    @property
+    def root(self) -> Path:
+        """The folder that holds sweeps and artifacts."""
+        return self.path.resolve().parent
+
+    @cached_property
+    def head(self) -> dict[str, Any]:
+        """Content of ``sweep.json``."""
+        head = dict(read_json(self.path / "sweep.json"))
+        if head.get("schema_version") != SCHEMA_VERSION:
+            msg = (
+                f"{self.path} has version {head.get('schema_version')!r}; this code reads version "
+                f"{SCHEMA_VERSION}: use the version of the workbench that wrote it, or give another root="
+            )
+            raise RecordsError(msg)
+        return head
+
+    @cached_property
+    def lines(self) -> list[dict[str, Any]]:
+        """Lines of ``plan.jsonl``: artifacts first, then runs."""
+        path = self.path / "plan.jsonl"
+        try:
+            return [json.loads(line) for line in path.read_text().splitlines()]
+        except FileNotFoundError as err:
+            msg = f"{path} does not exist; `python -m sweeps submit {self.name}` makes it"
+            raise RecordsError(msg) from err
+        except ValueError as err:
+            msg = f"{path} was damaged ({err}); restore it, or submit under another name="
+            raise RecordsError(msg) from err
+
+    @property
+    def runs(self) -> list[dict[str, Any]]:
+        """Lines of runs."""
+        return [line for line in self.lines if line["kind"] == "run"]
+
+    @property
+    def artifacts(self) -> list[dict[str, Any]]:
+        """Lines of artifacts."""
+        return [line for line in self.lines if line["kind"] == "artifact"]
+
+    def run_folder(self, run_id: str) -> Path:
+        """Where a run lives."""
+        return self.path / "runs" / run_id
+
+    def artifact_folder(self, line: Mapping[str, Any]) -> Path:
+        """Where an artifact itself is stored, shared by all sweeps of the root."""
+        return self.root / "artifacts" / str(line["artifact"]) / str(line["digest"])
+
+    def folder_of(self, line: Mapping[str, Any]) -> Path:
+        """The folder whose ``attempts/`` tell about a line of the plan."""
+        if line["kind"] == "run":
+            return self.run_folder(line["run_id"])
+        return self.path / "artifacts" / str(line["digest"])
+
+    def is_done(self, line: Mapping[str, Any]) -> bool:
+        """Whether a line of the plan has its one result."""
+        if line["kind"] == "run":
+            return (self.run_folder(line["run_id"]) / "result.json").exists()
+        return (self.artifact_folder(line) / "done.json").exists()
+
+    def submissions(self) -> list[Submission]:
+        """All submissions, oldest first."""
+        intents = (self.path / "submissions").glob("*/intent.json")
+        dated = sorted((path.stat().st_mtime, path.parent) for path in intents)
+        return [Submission(folder) for _, folder in dated]
+
+    def submission(self, nonce: str) -> Submission:
+        """One submission by its name."""
+        return Submission(self.path / "submissions" / nonce)
+
+    def open_submission(self, intent: Mapping[str, Any]) -> Submission:
+        """Write down what is about to be started."""
+        folder = self.path / "submissions" / secrets.token_hex(4)
+        folder.parent.mkdir(mode=PRIVATE, exist_ok=True)
+        folder.mkdir(mode=PRIVATE)
+        publish_once(folder / "intent.json", to_json({**intent, "by": whoami()}))
+        return Submission(folder)
+
+
+def create(path: Path, head: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> Ledger:
+    """Write a plan into a sweep folder, or find the same one there; another one is refused."""
+    faults = check_name(path.name)
+    if faults:
+        raise ConfigError(faults[0])
+    ledger = Ledger(path)
+    content = "".join(json.dumps(line, sort_keys=True, allow_nan=False) + "\n" for line in lines)
+    try:
+        path.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+        if not (path / "sweep.json").exists():
+            publish(path / "plan.jsonl", content.encode())  # before the head: a head promises a plan
+            publish_once(path / "sweep.json", to_json({"schema_version": SCHEMA_VERSION, **head}))
+    except OSError as err:
+        msg = f"cannot write to {path}: {err.strerror or err}; give another root="
+        raise RecordsError(msg) from err
+    if ledger.head["plan_digest"] != head["plan_digest"]:
+        msg = (
+            f"{path} already holds another plan ({ledger.head['plan_digest']}; this one is "
+            f"{head['plan_digest']}): plans do not change once submitted. Give name=OTHER or root=OTHER, or "
+            f"`python -m sweeps resume {ledger.name}` to go on with the old one"
+        )
+        raise ConfigError(msg)
+    return ledger
+
+
+def locate(name: str, root: str) -> Ledger:
+    """The sweep called ``name`` in ``root`` (or at the path ``name``); ``RecordsError`` if there is none."""
+    path = Path(name) if "/" in name else Path(root) / name
+    if not (path / "sweep.json").exists():
+        known = sorted(p.parent.name for p in Path(root).glob("*/sweep.json"))
+        there = ", ".join(known) or "none"
+        msg = f"no sweep {name!r} in {root}; there are: {there} (root=PATH looks elsewhere)"
+        raise RecordsError(msg)
+    return Ledger(path)
+
+
+def _optional(path: Path) -> dict[str, Any]:
+    return dict(read_json(path)) if path.exists() else {}

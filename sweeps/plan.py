@@ -1,0 +1,148 @@
+"""From a spec to the immutable table of runs and artifacts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from experiments.artifacts import required
+from experiments.compose import compose
+from experiments.identity import digest_of, run_id, variant_label
+from experiments.schema import RunConfig, to_record
+from gagar_core.errors import ConfigError, GagarError, gather
+from sweeps.ledger import Ledger, create
+from sweeps.spec import SweepSpec
+from sweeps.words import merge
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A composed configuration at the first seed block."""
+
+    words: tuple[str, ...]
+    overrides: tuple[str, ...]
+    config: RunConfig
+    label: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What ``sweep.json`` and ``plan.jsonl`` will hold, and where."""
+
+    folder: Path
+    head: Mapping[str, Any]
+    lines: Sequence[Mapping[str, Any]]
+
+    def write(self) -> Ledger:
+        """Write it into its folder, or find it there already."""
+        return create(self.folder, self.head, self.lines)
+
+
+def build_plan(spec: SweepSpec) -> Plan:
+    """Compose every variant and lay out runs and artifacts; raises one ``ConfigError`` with all faults."""
+    variants = _compose_all(spec)
+    runs = [
+        _run_line(variant, replace(variant.config, seed=seed)) for seed in spec.seeds for variant in variants
+    ]
+    _check_identities(variants, runs)
+    baseline, hypotheses = _resolve(spec, variants)
+    lines = [*_artifact_lines([config for _, config in runs]), *(line for line, _ in runs)]
+    lines = [{"index": index, **line} for index, line in enumerate(lines)]
+    head = {
+        "question": spec.question,
+        "baseline": baseline,
+        "hypotheses": hypotheses,
+        "seeds": list(spec.seeds),
+    }
+    digest = digest_of([head, [line.get("run_id", line.get("digest")) for line in lines]])
+    name = spec.name or digest
+    return Plan(Path(spec.root) / name, {"name": name, "plan_digest": digest, **head}, lines)
+
+
+def _compose_all(spec: SweepSpec) -> list[Variant]:
+    variants, faults = [], []
+    for words in spec.variants:
+        overrides = tuple(merge(spec.base, words, spec.overrides))
+        try:
+            config = compose([*overrides, f"seed={spec.seeds[0]}"])
+            variants.append(Variant(words, overrides, config, variant_label(config)))
+        except GagarError as err:
+            faults.append(f"{' '.join(overrides)}: {err}")
+    gather(dict.fromkeys(faults), headline=f"invalid sweep {spec.name}".rstrip())
+    return variants
+
+
+def _run_line(variant: Variant, config: RunConfig) -> tuple[dict[str, Any], RunConfig]:
+    record = {key: value for key, value in to_record(config).items() if key not in ("root", "name")}
+    line = {
+        "kind": "run",
+        "run_id": run_id(config),
+        "variant": variant.label,
+        "seed": config.seed,
+        "overrides": [*variant.overrides, f"seed={config.seed}"],
+        "needs": [spec.digest for spec in required(config)],
+        "config": record,
+    }
+    return line, config
+
+
+def _artifact_lines(configs: Sequence[RunConfig]) -> list[dict[str, Any]]:
+    """Every artifact once, in order of first need: that of the first seed block is built first."""
+    specs = {spec.digest: spec for config in configs for spec in required(config)}
+    return [
+        {
+            "kind": "artifact",
+            "artifact": spec.kind,
+            "digest": spec.digest,
+            "seed": spec.seed,
+            "variant": "",
+            "overrides": [],
+            "config": {k: v for k, v in to_record(spec.config).items() if k not in ("root", "name")},
+        }
+        for spec in specs.values()
+    ]
+
+
+def _check_identities(
+    variants: Sequence[Variant], runs: Sequence[tuple[Mapping[str, Any], RunConfig]]
+) -> None:
+    first: dict[str, Variant] = {}
+    faults = []
+    for variant, (line, _) in zip(variants, runs, strict=False):  # runs begin with the first seed block
+        other = first.setdefault(line["run_id"], variant)
+        if other is not variant:
+            faults.append(f"{_say(variant)!r} and {_say(other)!r} are the same run ({variant.label})")
+    gather(faults, headline="two variants with one identity; drop one of each pair")
+
+
+def _say(variant: Variant) -> str:
+    return " ".join(variant.words) or "(base)"
+
+
+def _resolve(spec: SweepSpec, variants: Sequence[Variant]) -> tuple[str, list[dict[str, Any]]]:
+    """Labels for the baseline and for the variants that hypotheses speak of."""
+    faults: list[str] = []
+
+    def label(what: str, reference: str) -> str:
+        for variant in variants:
+            if reference == variant.label or set(reference.split()) == set(variant.words):
+                return variant.label
+        faults.append(
+            f"{what} {reference!r} is not in the plan; variants: {', '.join(v.label for v in variants)}"
+        )
+        return ""
+
+    baseline = label("baseline", spec.baseline) if spec.baseline else ""
+    hypotheses = []
+    for number, entry in enumerate(spec.hypotheses, 1):
+        variant = label(f"hypothesis {number}: variant", entry["variant"])
+        against = label(f"hypothesis {number}: against", entry["against"]) if entry["against"] else baseline
+        if variant and variant == against:
+            faults.append(f"hypothesis {number} compares {variant} with itself")
+        if not entry["against"] and not spec.baseline:
+            faults.append(f"hypothesis {number} needs against, or the sweep a baseline")
+        hypotheses.append({**entry, "variant": variant, "against": against})
+    gather(faults, headline=f"invalid sweep {spec.name}", error=ConfigError)
+    return baseline, hypotheses

@@ -1,0 +1,140 @@
+"""Works off the jobs of a source in a number of slots; the same for local processes and Slurm elements."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from experiments.liveness import BEAT_S
+from sweeps.jobs import Job, JobResult, Source, Wait
+from sweeps.process import JobProcess, Perform
+
+_LOOK_S = 0.5
+"""Longest time between looks at the stop sign and at what others have built, seconds."""
+
+_GRACE_S = 5.0
+"""Between SIGTERM and SIGKILL for children that are stopped, seconds."""
+
+
+@dataclass
+class Puller:
+    """``slots`` jobs at a time, each a process of its own.
+
+    ``stop`` returns "" or the reason to end at once (cancelled, time limit): children are then terminated and
+    their attempts recorded as killed for that reason. ``gpus`` are the visible devices, shared out by slot;
+    ``beat`` is called about twice a second.
+    """
+
+    source: Source
+    slots: int
+    perform: Perform
+    stop: Callable[[], str] = lambda: ""
+    spawn: bool = False
+    gpus: tuple[str, ...] = ()
+    beat: Callable[[], None] = lambda: None
+    say: Callable[[str], None] = print
+    _busy: dict[int, JobProcess] = field(default_factory=dict)
+    _drained: bool = False
+    _last_beat: float = 0.0
+
+    def work(self) -> Counter[str]:
+        """Run until the source has no more; return how many jobs ended how."""
+        ended: Counter[str] = Counter()
+        while True:
+            reason = self.stop()
+            if reason:
+                return ended + self._stop_all(reason)
+            waiting = self._fill()
+            if not self._busy and not waiting:
+                return ended
+            self.beat()
+            self._beat()
+            for slot in self._wait():
+                ended[self._finish(slot).status] += 1
+
+    def _fill(self) -> bool:
+        """Start jobs in free slots; True if the source wants to be asked again."""
+        for slot in range(self.slots):
+            if slot in self._busy or self._drained:
+                continue
+            job = self.source.next()
+            if isinstance(job, Wait):
+                return True
+            if job is None:
+                # what a running job leaves behind may open further work, so ask again when one ends
+                self._drained = True
+                return False
+            self._start(slot, job)
+        return False
+
+    def _start(self, slot: int, job: Job) -> None:
+        env = {"CUDA_VISIBLE_DEVICES": self.gpus[slot % len(self.gpus)]} if self.gpus else {}
+        self._busy[slot] = JobProcess(job, self.perform, spawn=self.spawn, env=env)
+        self.say(
+            f"{job.kind} {job.identity} attempt {job.attempt.number} started (process {self._busy[slot].pid})"
+        )
+
+    def _wait(self) -> list[int]:
+        """Slots whose process has ended, after waiting a little for one to end."""
+        poll = select.poll()
+        slots = {process.handle: slot for slot, process in self._busy.items()}
+        for handle in slots:
+            poll.register(handle, select.POLLIN)
+        return [slots[handle] for handle, _ in poll.poll(_LOOK_S * 1000)]
+
+    def _finish(self, slot: int) -> JobResult:
+        process = self._busy.pop(slot)
+        result = process.finish()
+        self._drained = False
+        job = process.job
+        self.say(
+            f"{job.kind} {job.identity} attempt {job.attempt.number} {result.status} {result.reason}".rstrip()
+        )
+        self.source.report(job, result)
+        return result
+
+    def _beat(self) -> None:
+        now = time.monotonic()
+        if now - self._last_beat >= BEAT_S:
+            self._last_beat = now
+            for process in self._busy.values():
+                process.job.attempt.beat()
+
+    def _stop_all(self, reason: str) -> Counter[str]:
+        self.say(f"stopping: {reason}")
+        stopped = Counter(killed=len(self._busy))
+        for process in self._busy.values():
+            # told before they die, so that the reason is ours and not "ended by SIGTERM"
+            process.job.attempt.exit("killed", reason)
+            process.terminate()
+        deadline = time.monotonic() + _GRACE_S
+        while self._busy and time.monotonic() < deadline:
+            for slot in self._wait():
+                self._finish(slot)
+        for process in self._busy.values():
+            process.terminate(signal.SIGKILL)
+        for slot in list(self._busy):
+            self._finish(slot)
+        return stopped
+
+
+def cores() -> int:
+    """Cores that this process may use: affinity, and the quota of its control group."""
+    count = len(os.sched_getaffinity(0))
+    quota = _quota()
+    return max(1, min(count, int(quota))) if quota else count
+
+
+def _quota() -> float:
+    """CPU quota in cores, 0 if there is none."""
+    try:
+        with open("/sys/fs/cgroup/cpu.max") as stream:  # noqa: PTH123
+            limit, period = stream.read().split()
+    except (OSError, ValueError):
+        return 0.0
+    return 0.0 if limit == "max" else float(limit) / float(period)

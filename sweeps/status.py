@@ -1,0 +1,207 @@
+"""What has become of a sweep, from its files (and a scheduler). Imports nothing heavy."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from experiments.liveness import STALE_S, age, alive, file_time
+from gagar_core.records import RunFolder, read_json
+from sweeps.ledger import Ledger, Submission
+from sweeps.state import STATES, Look, Scheduler, look, progress
+
+SCHEMA_VERSION = 1
+"""Of ``status --json``; fields are only ever added within a version."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the plan and its state."""
+
+    line: Mapping[str, Any]
+    folder: Path
+    look: Look
+    said: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def state(self) -> str:
+        """Name of the state."""
+        return self.look.state
+
+
+@dataclass(frozen=True)
+class Status:
+    """All rows of a sweep, and its submissions that are still at work."""
+
+    ledger: Ledger
+    rows: tuple[Row, ...]
+    live: tuple[Submission, ...]
+
+    @property
+    def runs(self) -> list[Row]:
+        """Rows of runs."""
+        return [row for row in self.rows if row.line["kind"] == "run"]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Number of runs per state, in the order of ``STATES``."""
+        counted = Counter(row.state for row in self.runs)
+        return {state: counted[state] for state in STATES if counted[state]}
+
+    @property
+    def complete(self) -> bool:
+        """Whether every run is done."""
+        return all(row.state == "done" for row in self.runs)
+
+    @property
+    def at_work(self) -> bool:
+        """Whether anybody still works on it."""
+        return bool(self.live) or any(row.state == "running" for row in self.rows)
+
+
+def status_of(
+    ledger: Ledger, scheduler: Scheduler | None = None, queued: frozenset[str] = frozenset()
+) -> Status:
+    """Look at every line of the plan. ``queued`` are submissions in the scheduler's queue."""
+    now = file_time(ledger.path)
+    live = tuple(s for s in ledger.submissions() if s.nonce in queued or is_live(s, now))
+    failed: set[str] = set()
+    rows = []
+    for line in ledger.lines:
+        row = _row(ledger, line, now, scheduler, live, failed)
+        if line["kind"] == "artifact" and row.state == "failed":
+            failed.add(line["digest"])
+        rows.append(row)
+    return Status(ledger, tuple(rows), live)
+
+
+def is_live(submission: Submission, now: float) -> bool:
+    """Whether a submission has a worker that lives, or was only just started."""
+    workers = list(submission.path.glob("worker-*.json"))
+    if not workers:
+        return not submission.void and not submission.cancelled and _just_started(submission, now)
+    return any(_worker_lives(path, now) for path in workers)
+
+
+def _just_started(submission: Submission, now: float) -> bool:
+    ack = submission.ack
+    if not ack:
+        return age(submission.path / "intent.json", now) <= STALE_S
+    known = alive(ack) if "pid" in ack else None
+    return known if known is not None else age(submission.path / "ack.json", now) <= STALE_S
+
+
+def _worker_lives(path: Path, now: float) -> bool:
+    if path.with_suffix(".exit").exists():
+        return False
+    known = alive(read_json(path))
+    return age(path, now) <= STALE_S if known is None else known
+
+
+def _row(
+    ledger: Ledger,
+    line: Mapping[str, Any],
+    now: float,
+    scheduler: Scheduler | None,
+    live: tuple[Submission, ...],
+    failed: set[str],
+) -> Row:
+    folder = ledger.folder_of(line)
+    if ledger.is_done(line):
+        number = max(RunFolder(folder).attempts(), default=0)
+        return Row(line, folder, Look("done", "has its result", number), progress(folder, number))
+    found = _with_submissions(look(folder, now, scheduler), live)
+    missing = failed.intersection(line.get("needs", ()))
+    if missing and found.state not in ("running", "failed"):
+        found = Look("blocked", f"needs artifact {', '.join(missing)}, which failed", found.attempt)
+    return Row(line, folder, found, progress(folder, found.attempt))
+
+
+def _with_submissions(found: Look, live: tuple[Submission, ...]) -> Look:
+    """``pending`` if a submission at work will take it: one that has not already ended it itself."""
+    for submission in live:
+        retried = found.state in ("todo", "killed", "lost") or found.state in submission.intent["retry"]
+        if retried and submission.nonce != found.submission:
+            return Look("pending", f"submission {submission.nonce}", found.attempt, found.submission)
+    return found
+
+
+def to_json_data(status: Status) -> dict[str, Any]:
+    """The versioned form of ``status --json``."""
+    head = status.ledger.head
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "sweep": status.ledger.name,
+        "path": str(status.ledger.path),
+        "plan_digest": head["plan_digest"],
+        "question": head.get("question", ""),
+        "complete": status.complete,
+        "at_work": status.at_work,
+        "counts": status.counts,
+        "runs": [_row_data(row) for row in status.runs],
+        "artifacts": [_row_data(row) for row in status.rows if row.line["kind"] == "artifact"],
+        "submissions": [
+            {"nonce": s.nonce, "live": s in status.live, "cancelled": s.cancelled, **_launch(s)}
+            for s in status.ledger.submissions()
+        ],
+    }
+
+
+def _launch(submission: Submission) -> dict[str, Any]:
+    return {"launcher": submission.intent["launcher"]["kind"], "job": submission.ack.get("job", "")}
+
+
+def _row_data(row: Row) -> dict[str, Any]:
+    names = ("run_id", "artifact", "digest", "variant", "seed")
+    log = row.folder / "attempts" / str(row.look.attempt) / "log.txt"
+    return {
+        **{name: row.line[name] for name in names if name in row.line},
+        "state": row.state,
+        "evidence": row.look.evidence,
+        "attempt": row.look.attempt,
+        "progress": dict(row.said),
+        "log": str(log) if row.look.attempt else "",
+    }
+
+
+def summary(status: Status) -> str:
+    """One line: how many runs are in which state."""
+    counts = ", ".join(f"{number} {state}" for state, number in status.counts.items())
+    return f"{status.ledger.name}: {len(status.runs)} runs: {counts or 'none'}"
+
+
+def table(status: Status) -> str:
+    """States of all runs and of artifacts that are not done, as plain text; ends with what to do next."""
+    shown = [row for row in status.rows if row.line["kind"] == "run" or row.state != "done"]
+    cells = [("state", "run", "variant", "seed", "try", "step", "evidence"), *(_cells(row) for row in shown)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]) - 1)]
+    lines = [
+        "  ".join([*(c.ljust(w) for c, w in zip(row, widths, strict=False)), row[-1]]).rstrip()
+        for row in cells
+    ]
+    return "\n".join([*lines, summary(status), *_advice(status)])
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    name = row.line.get("run_id") or row.line["digest"]
+    variant = row.line["variant"] or f"artifact {row.line['artifact']}"
+    step = f"{row.said['step']}/{row.said.get('steps', '?')}" if "step" in row.said else ""
+    evidence = "" if row.state == "done" else row.look.evidence.splitlines()[0]
+    return row.state, name, variant, str(row.line["seed"]), str(row.look.attempt or ""), step, evidence
+
+
+def _advice(status: Status) -> list[str]:
+    counts, name = status.counts, status.ledger.name
+    if status.at_work or status.complete:
+        return []
+    lines = []
+    if any(counts.get(state) for state in ("todo", "killed", "lost")):
+        lines.append(f"`python -m sweeps resume {name}` runs what is missing")
+    if counts.get("failed") or counts.get("blocked"):
+        lines.append(
+            f"`python -m sweeps logs {name} RUN` shows why a run failed; `resume {name} --retry failed`"
+        )
+    return lines

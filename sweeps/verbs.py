@@ -1,0 +1,109 @@
+"""The halves of verbs that need composing, launching or watching."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from gagar_core.errors import ConfigError, check_choice, gather
+from sweeps.follow import follow, show_log, wait
+from sweeps.ledger import Ledger, locate
+from sweeps.plan import Plan, build_plan
+from sweeps.spec import find_spec, from_words, load_spec, with_words
+from sweeps.status import Status, status_of, summary, table
+from sweeps.submit import missing, submit
+from sweeps.words import is_launcher_word, launcher_settings
+
+
+def planned(words: Sequence[str]) -> tuple[Plan, Any]:
+    """The plan of ``[NAME] key=value ...`` and the launcher settings among the words."""
+    names = [word for word in words if "=" not in word]
+    overrides = [word for word in words if "=" in word]
+    launcher = launcher_settings([word for word in overrides if is_launcher_word(word)])
+    rest = [word for word in overrides if not is_launcher_word(word)]
+    if len(names) > 1:
+        msg = f"expected at most one spec name; got {' '.join(names)}"
+        raise ConfigError(msg)
+    if not names and not rest:
+        msg = "what is to run? give a spec (main, demo) or overrides (algorithm=grpo,gagar 'seed=range(3)')"
+        raise ConfigError(msg)
+    spec = with_words(load_spec(find_spec(names[0])), rest) if names else from_words(rest)
+    return build_plan(spec), launcher
+
+
+def resumed(name: str, words: Sequence[str]) -> tuple[Ledger, Any]:
+    """A sweep planned before, and launcher settings for going on with it."""
+    launcher = launcher_settings([word for word in words if is_launcher_word(word)])
+    rest = [word for word in words if not is_launcher_word(word)]
+    faults = [f"{word}: the plan is fixed" for word in rest if not word.startswith("root=")]
+    gather([*faults, *([] if name else ["which sweep? give its NAME"])], headline="cannot resume")
+    root = next((word.split("=", 1)[1] for word in rest), "runs")
+    return locate(name, root), launcher
+
+
+def start(ledger: Ledger, launcher: Any, options: argparse.Namespace) -> int:
+    """Submit what is missing, then follow, wait or return."""
+    retry = [word for word in options.retry.split(",") if word]
+    gather(
+        [fault for word in retry for fault in check_choice("--retry", word, ["failed"])],
+        headline="cannot submit",
+    )
+    status = status_of(ledger)
+    todo = missing(status, retry)
+    if todo:
+        submission = submit(ledger, launcher, retry=retry)
+        print(f"{ledger.path}: {len(todo)} of {len(status.runs)} runs to do; submission {submission.nonce}")
+    else:
+        print(f"{summary(status)}; nothing to submit")
+    return _attend(ledger, options)
+
+
+def _attend(ledger: Ledger, options: argparse.Namespace) -> int:
+    terminal = sys.stdout.isatty()
+    if terminal and not options.no_follow:
+        status = follow(lambda: status_of(ledger))
+    elif options.wait:
+        status = wait(lambda: status_of(ledger), say=lambda text: print(text, flush=True))
+    else:
+        print(f"`python -m sweeps status {ledger.path}` shows how it goes")
+        return 0
+    if not status.at_work:
+        print(summary(status) if status.complete else table(status))
+    return int(options.wait and not status.complete)
+
+
+def show_logs(ledger: Ledger, name: str, attempt: int, *, keep: bool) -> int:
+    """Print the log of a run, or of the newest submission's workers."""
+    if not name:
+        newest = ledger.submissions()[-1:]
+        gather([] if newest else [f"{ledger.name} was never submitted"], headline="no log")
+        path = newest[0].path / "log.txt"
+        show_log(path, lambda: newest[0] not in status_of(ledger).live, keep=keep)
+        return 0
+    row = _find(status_of(ledger), name)
+    number = attempt or row.look.attempt
+    path = row.folder / "attempts" / str(number) / "log.txt"
+    if not path.exists():
+        msg = f"run {name} is {row.state} and has no log of attempt {number} ({path})"
+        raise ConfigError(msg)
+    show_log(path, (path.parent / "exit.json").exists, keep=keep)
+    return 0
+
+
+def _find(status: Status, name: str) -> Any:
+    label, _, seed = name.rpartition(":")
+    found = [
+        row
+        for row in status.rows
+        if (row.line.get("run_id") or row.line["digest"]).startswith(name)
+        or (label and (row.line["variant"], str(row.line["seed"])) == (label, seed))
+    ]
+    if len(found) != 1:
+        known = ", ".join(
+            f"{row.line['run_id']} ({row.line['variant']}:{row.line['seed']})" for row in status.runs
+        )
+        msg = f"{name!r} names {len(found)} runs of {status.ledger.name}; there are: {known}"
+        raise ConfigError(msg)
+    return found[0]

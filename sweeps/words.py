@@ -1,0 +1,119 @@
+"""The words of a command line: ``key=value`` in Hydra's override grammar, and a few of our own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from gagar_core.choices import choice_class
+from gagar_core.errors import ConfigError, gather
+from sweeps.launchers import CHOICES
+
+
+@dataclass(frozen=True)
+class Word:
+    """One override. ``values`` has more than one entry for a sweep (``algorithm=grpo,rloo``)."""
+
+    key: str
+    values: tuple[str, ...]
+    text: str
+
+
+def parse(words: Iterable[str]) -> list[Word]:
+    """Parse override words; every word that cannot be read is named."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    parser = OverridesParser.create()
+    parsed, faults = [], []
+    for word in words:
+        try:
+            parsed.append(_parse_one(parser, word))
+        except ConfigError as err:
+            faults.append(str(err))
+    gather(faults, headline="cannot read the overrides")
+    return parsed
+
+
+def _parse_one(parser: Any, word: str) -> Word:
+    from hydra.errors import HydraException
+
+    try:
+        override = parser.parse_override(word)
+    except HydraException as err:
+        why = str(err).splitlines()[0]
+        msg = f"{word!r} is not key=value in Hydra's grammar ({why}); quote special characters"
+        raise ConfigError(msg) from err
+    key = override.get_key_element()
+    if not override.is_sweep_override():
+        return Word(key, (override.get_value_element_as_str(),), word)
+    if not override.is_discrete_sweep() or word.split("=", 1)[1].startswith(("glob(", "shuffle(")):
+        msg = f"{word!r}: only lists (a,b), choice() and range() can be swept"
+        raise ConfigError(msg)
+    values = tuple(override.sweep_string_iterator())
+    if not values:
+        msg = f"{word!r} has no values"
+        raise ConfigError(msg)
+    return Word(key, values, word)
+
+
+def merge(*groups: Sequence[str]) -> list[str]:
+    """Concatenate override words; a later one replaces an earlier one of the same key."""
+    merged: dict[str, str] = {}
+    for group in groups:
+        for word in group:
+            key = word.split("=", 1)[0]
+            merged.pop(key, None)
+            merged[key] = word
+    return list(merged.values())
+
+
+def to_word(key: str, value: Any) -> str:
+    """An override word for a value from YAML."""
+    return f"{key}={_value(value)}"
+
+
+def _value(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, list):
+        return "[" + ",".join(_value(v) for v in value) + "]"
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{k}:{_value(v)}" for k, v in value.items()) + "}"
+    text = str(value)
+    if isinstance(value, str) and not all(c.isalnum() or c in "_-./" for c in text):
+        return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return text
+
+
+def launcher_settings(words: Sequence[str]) -> Any:
+    """Settings from ``launcher=NAME``, ``launcher.FIELD=VALUE`` and ``workers=N`` (launcher.workers)."""
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    values = {word.key: word.values[0] for word in parse(words)}
+    cls = choice_class("launcher", values.pop("launcher", "local"), CHOICES)
+    names = [f.name for f in fields(cls)]
+    dotlist = []
+    for key, value in values.items():
+        name = key.removeprefix("launcher.")
+        if name not in names:
+            valid = ", ".join(f"launcher.{n}" for n in names)
+            msg = f"unknown {key}={value}; the {cls.__name__.lower()} launcher has: {valid}"
+            raise ConfigError(msg)
+        dotlist.append((name, value))
+    try:
+        merged = OmegaConf.structured(cls)
+        for name, value in dotlist:
+            merged = OmegaConf.merge(merged, OmegaConf.from_dotlist([f"{name}={value}"]))
+        return OmegaConf.to_object(merged)
+    except OmegaConfBaseException as err:
+        if isinstance(err.__cause__, ConfigError):
+            raise err.__cause__ from None
+        raise ConfigError(f"launcher: {str(err).splitlines()[0]}") from err
+
+
+def is_launcher_word(word: str) -> bool:
+    """Whether a word is about where to run, not about what."""
+    key = word.split("=", 1)[0]
+    return key in ("launcher", "workers") or key.startswith("launcher.")
