@@ -10,6 +10,7 @@ import inspect
 import itertools
 import textwrap
 from dataclasses import fields
+from functools import cache
 from typing import Any
 
 from gagar_core.advantages import (
@@ -125,6 +126,7 @@ def choice_class(axis: str, name: str, choices: dict[str, dict[str, type[Any]]] 
     return table[axis][name]
 
 
+@cache
 def field_docs(cls: type[Any]) -> dict[str, str]:
     """Return the doc line written under each field of a settings class (unit, range, what 0 means)."""
     docs: dict[str, str] = {}
@@ -133,7 +135,7 @@ def field_docs(cls: type[Any]) -> dict[str, str]:
         assert isinstance(body, ast.ClassDef)
         for statement, following in itertools.pairwise(body.body):
             if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-                docs[statement.target.id] = _string(following)
+                docs[statement.target.id] = _string(following) or docs.get(statement.target.id, "")
     return {field.name: docs.get(field.name, "") for field in fields(cls)}
 
 
