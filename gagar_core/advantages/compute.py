@@ -188,6 +188,8 @@ def _base(inputs: Inputs, estimator: Any) -> Floats:
         gather(faults, headline="groups too small", error=InputError)
     call = getattr(estimator, "advantages", estimator)
     base: Floats = np.asarray(call(inputs.rewards, inputs.codes, groups, inputs.lengths), dtype=np.float64)
+    if np.may_share_memory(base, inputs.rewards):
+        base = base.copy()  # an estimator may hand its argument back; the result must not alias the input
     if base.shape != inputs.rewards.shape:
         msg = f"the estimator returned shape {base.shape} for {inputs.rewards.shape}"
         raise InputError(msg)

@@ -133,7 +133,7 @@ class Redistribution:
     group_size: int = 0
     """Intended rows per group; groups with dropouts are rescaled by (1 - 1/this) / (1 - 1/n), 0 = off."""
     all_pass: str = "zero"
-    """Groups in which every row passes: zero (keep the base) | leave_one_out (beta times centred rank)."""
+    """Groups in which all rows pass: zero (keep the base) | leave_one_out (beta times centred rank)."""
     beta: float = 0.1
     """Size of leave_one_out advantages, >= 0; keep it below the median |A| of mixed groups."""
 
@@ -246,9 +246,13 @@ class Redistribution:
         result.advantages += shift.take(rows.all_codes)
 
     def _leave_one_out(self, result: Redistributed, base: Floats, weights: Floats, rows: PassingRows) -> None:
-        """All-pass groups with a zero base: ``beta * n / (n - 1) * (q - mean(q))``, q the rank percentile."""
+        """All-pass groups with a zero base: ``beta * n / (n - 1) * (q - mean(q))``, q the rank percentile.
+
+        The order is that of the ranks, where given, else that of the weights.
+        """
         flat = ~group_any(base.take(rows.index) != 0.0, rows.codes, rows.num_groups)
-        chosen = (result.reason == NO_POSITIVE) & (rows.passes == rows.size) & (rows.passes > 1) & flat
+        chosen = np.isin(result.reason, (NO_POSITIVE, TIED)) & (rows.passes == rows.size) & flat
+        chosen &= rows.passes > 1
         if not chosen.any():
             return
         on = chosen[rows.codes]
@@ -258,8 +262,9 @@ class Redistribution:
             order = rows.ranks[on]
         percentile = 1.0 - (average_ranks(order, codes, rows.num_groups) - 1.0) / (n - 1.0)
         size = self.beta * (1.0 - self.shrink)
-        result.advantages[rows.index[on]] = size * n / (n - 1.0) * (percentile - 0.5)
-        result.reason[chosen] = ACTED
+        values = size * n / (n - 1.0) * (percentile - 0.5)
+        result.advantages[rows.index[on]] = values
+        result.reason[group_any(values != 0.0, codes, rows.num_groups)] = ACTED
 
 
 def _put_back(values: Floats, flags: Bools, base: Floats, index: Ints) -> None:
@@ -328,12 +333,18 @@ def rescale_factor(acting: Acting, total: Floats) -> tuple[Floats, Floats, Float
     weights, unit = acting.weights, np.ones(acting.num_groups)
     tiny = weights < _TINY
     if tiny.any():
-        small = group_any(tiny, acting.codes, acting.num_groups)
-        unit = np.where(small, group_max(weights, acting.codes, acting.num_groups), 1.0)
-        weights = weights / unit.take(acting.codes)
+        counted = np.where(acting.positive > 0.0, weights, 0.0)
+        largest = group_max(counted, acting.codes, acting.num_groups)
+        small = group_any(tiny, acting.codes, acting.num_groups) & (largest > 0.0)
+        unit[small] = largest[small]
+        with np.errstate(over="ignore"):
+            # Above the unit are only rows without positive base, and their weight does not matter.
+            weights = np.minimum(weights / unit.take(acting.codes), 1.0)
     weighted = acting.mass(weights * acting.positive)
     possible = weighted > 0.0
-    factor = np.divide(total, weighted, out=np.zeros(acting.num_groups), where=possible)
     with np.errstate(over="ignore"):
+        factor = np.divide(total, weighted, out=np.zeros(acting.num_groups), where=possible)
         lambda_ = np.minimum(factor / unit, np.finfo(np.float64).max)
+    possible &= np.isfinite(factor)
+    factor[~possible] = 0.0
     return factor, np.where(possible, lambda_, np.inf), weights
