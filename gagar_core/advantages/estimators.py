@@ -142,25 +142,20 @@ class Rloo(GroupEstimator):
 
 @dataclass(kw_only=True)
 class GrpoTrl(Grpo):
-    """TRL 1.16 ``scale_rewards="group"``: sample deviation + 1e-4, groups of one refused."""
+    """TRL 1.16 ``scale_rewards="group"``: sample deviation + 1e-4; a lone scorable row gets 0."""
 
-    singleton: str = "error"
-    """Group with one valid row: zero | raw | error."""
     eps: float = 1e-4
     """Added to the standard deviation, reward units, >= 0."""
 
 
 @dataclass(kw_only=True)
 class DrGrpoTrl(DrGrpo):
-    """TRL 1.16 ``scale_rewards="none"``: centred only, groups of one refused."""
-
-    singleton: str = "error"
-    """Group with one valid row: zero | raw | error."""
+    """TRL 1.16 ``scale_rewards="none"``: centred only; a lone scorable row gets 0."""
 
 
 @dataclass(kw_only=True)
 class RlooTrl(Rloo):
-    """TRL 1.16 ``RLOOTrainer``: rewards without a number are left out, a lone row gets 0."""
+    """TRL 1.16 ``RLOOTrainer``: rewards that are None are left out; a lone scorable row gets 0."""
 
 
 @dataclass(kw_only=True)
