@@ -194,7 +194,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def _advice(status: Status) -> list[str]:
-    counts, name = status.counts, status.ledger.name
+    counts, name = status.counts, status.ledger.path
     if status.at_work or status.complete:
         return []
     lines = []

@@ -69,8 +69,8 @@ def _attend(ledger: Ledger, options: argparse.Namespace) -> int:
     else:
         print(f"`python -m sweeps status {ledger.path}` shows how it goes")
         return 0
-    if not status.at_work:
-        print(summary(status) if status.complete else table(status))
+    if not status.at_work and not status.complete:
+        print(table(status))
     return int(options.wait and not status.complete)
 
 
