@@ -26,7 +26,7 @@ def planned(words: Sequence[str]) -> tuple[Plan, Any]:
     if len(names) > 1:
         msg = f"expected at most one spec name; got {' '.join(names)}"
         raise ConfigError(msg)
-    if not names and not rest:
+    if not names and all(word.split("=", 1)[0] in ("root", "name", "baseline") for word in rest):
         msg = "what is to run? give a spec (main, demo) or overrides (algorithm=grpo,gagar 'seed=range(3)')"
         raise ConfigError(msg)
     spec = with_words(load_spec(find_spec(names[0])), rest) if names else from_words(rest)
