@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,10 @@ from omegaconf.errors import OmegaConfBaseException
 
 from experiments.schema import AXES, CHOICES, RunConfig
 from gagar_core.errors import ConfigError, GagarError
+from gagar_core.sandbox.settings import SandboxSettings
+
+_NOISE = re.compile(r"object_type=|Config search path|provider=|To append to your config|^Error merging")
+_UNKNOWN_KEY = re.compile(r"Key '\w+' not in '(\w+)'")
 
 CONF = Path(__file__).parent / "conf"
 
@@ -39,22 +46,34 @@ def compose(overrides: Sequence[str]) -> RunConfig:
 
 
 def to_config(composed: Any) -> RunConfig:
-    """Turn Hydra's container into live settings; their own range checks run here."""
-    try:
-        config = OmegaConf.to_object(composed)
-    except OmegaConfBaseException as err:
-        if isinstance(err.__cause__, GagarError):
-            raise err.__cause__ from None
-        raise ConfigError(explain(err)) from err
-    assert isinstance(config, RunConfig)
-    return config
+    """Turn Hydra's container into live settings; the faults of all of them are gathered first."""
+    parts: dict[str, Any] = {}
+    faults: list[str] = []
+    for key, node in composed.items():
+        try:
+            parts[key] = OmegaConf.to_object(node) if OmegaConf.is_config(node) else node
+        except GagarError as err:
+            faults.append(str(err))
+        except OmegaConfBaseException as err:
+            faults.append(explain(err))
+    if faults:
+        raise ConfigError("\n".join(faults))
+    return RunConfig(**parts)
 
 
 def explain(err: BaseException) -> str:
     """Hydra's words without its internals, and a pointer to where the valid names are listed."""
-    lines = [line for line in str(err).splitlines() if line.strip() and "object_type=" not in line]
-    cause = err.__cause__
-    if cause is not None and str(cause) not in str(err):
-        lines += [line for line in str(cause).splitlines() if line.strip() and "object_type=" not in line]
+    words = str(err) if err.__cause__ is None or str(err.__cause__) in str(err) else f"{err}\n{err.__cause__}"
+    lines = [line for line in words.splitlines() if line.strip() and not _NOISE.search(line)]
+    lines += [f"fields of {cls}: {_fields_of(cls)}" for cls in _UNKNOWN_KEY.findall(words)]
     hint = f"axes: {', '.join(AXES)}; `python -m experiments.run --help` lists their choices and fields"
     return "\n".join([*lines, hint])
+
+
+def _fields_of(class_name: str) -> str:
+    classes: list[type[Any]] = [
+        RunConfig,
+        SandboxSettings,
+        *(c for named in CHOICES.values() for c in named.values()),
+    ]
+    return ", ".join(f.name for cls in classes if cls.__name__ == class_name for f in fields(cls))

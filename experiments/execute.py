@@ -77,10 +77,10 @@ def _step(live: LiveRun, step: int) -> dict[str, Any]:
     data = live.trainer.run_step(step)
     # audits are measured after the update and go into the records only
     flat = [(t, group.task) for group in data.groups for t in group.trajectories]
-    with live.clock.phase("measure"):
+    with live.clock.phase("record"):
         audits = audit_counts([t for t, _ in flat], [task for _, task in flat], live.sandbox)
         spent = vars_of(live.sandbox.counters)
-        extra = {f"sandbox_{name}": spent[name] - before[name] for name in before}
+        extra: dict[str, Any] = {f"sandbox_{name}": spent[name] - before[name] for name in before}
     seconds = live.clock.take()
     extra |= {"lr": lr, "step_s": time.perf_counter() - started, **seconds}
     # its own seconds are counted with the next step: a row cannot hold the time of writing itself

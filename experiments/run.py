@@ -9,7 +9,7 @@ from typing import Any
 import hydra
 from omegaconf import DictConfig
 
-from experiments.compose import CONF, register, to_config
+from experiments.compose import CONF, compose, register, to_config
 from experiments.help import help_text
 from experiments.progress import ProgressLine
 from experiments.schema import RunConfig
@@ -26,15 +26,19 @@ def main() -> None:
     if {"-h", "--help"} & set(words):
         print(help_text())
         return
-    register()
-    hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(_hydra_entry)()
+    if any(word.startswith("-") for word in words):  # --cfg, --info and the other flags are Hydra's own
+        register()
+        hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(_hydra_entry)()
+        return
+    try:
+        run(compose(words))
+    except GagarError as err:
+        print(f"error: {err}", file=sys.stderr)
+        sys.exit(2)
 
 
 def _hydra_entry(composed: DictConfig) -> None:
-    try:
-        run(to_config(composed))
-    except GagarError as err:
-        sys.exit(f"error: {err}")
+    run(to_config(composed))
 
 
 def run(config: RunConfig) -> dict[str, Any]:
