@@ -13,6 +13,8 @@ from gagar_core.records import RunFolder, read_json
 from sweeps.ledger import Ledger, Submission
 from sweeps.state import STATES, Look, Scheduler, look, progress
 
+_WIDTH = 48  # of a variant in the table; --json has all of it
+
 SCHEMA_VERSION = 1
 """Of ``status --json``; fields are only ever added within a version."""
 
@@ -187,7 +189,7 @@ def table(status: Status) -> str:
 
 def _cells(row: Row) -> tuple[str, ...]:
     name = row.line.get("run_id") or row.line["digest"]
-    variant = row.line["variant"] or f"artifact {row.line['artifact']}"
+    variant = row.line["variant"][:_WIDTH] or f"artifact {row.line['artifact']}"
     step = f"{row.said['step']}/{row.said.get('steps', '?')}" if "step" in row.said else ""
     evidence = "" if row.state == "done" else row.look.evidence.splitlines()[0]
     return row.state, name, variant, str(row.line["seed"]), str(row.look.attempt or ""), step, evidence
