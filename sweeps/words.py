@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -91,13 +91,19 @@ def _value(value: Any) -> str:
     return text
 
 
-def launcher_settings(words: Sequence[str]) -> Any:
-    """Settings from ``launcher=NAME``, ``launcher.FIELD=VALUE`` and ``workers=N`` (launcher.workers)."""
+def launcher_settings(words: Sequence[str], before: Mapping[str, Any] | None = None) -> Any:
+    """Settings from ``launcher=NAME``, ``launcher.FIELD=VALUE`` and ``workers=N`` (launcher.workers).
+
+    ``before`` are settings of an earlier submission, kept where the words do not change them.
+    """
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
     values = {word.key: word.value for word in parse(words)}
-    cls = choice_class("launcher", str(values.pop("launcher", "local")), CHOICES)
+    earlier = dict(before or {})
+    kind = earlier.pop("kind", "local")
+    name = str(values.pop("launcher", kind))
+    cls = choice_class("launcher", name, CHOICES)
     names = [f.name for f in fields(cls)]
     settings = {key.removeprefix("launcher."): value for key, value in values.items()}
     valid = ", ".join(f"launcher.{name}" for name in names)
@@ -106,7 +112,7 @@ def launcher_settings(words: Sequence[str]) -> Any:
     ]
     gather(unknown, headline="invalid launcher")
     try:
-        merged = OmegaConf.merge(OmegaConf.structured(cls), settings)
+        merged = OmegaConf.merge(OmegaConf.structured(cls), earlier if name == kind else {}, settings)
         return OmegaConf.to_object(merged)
     except OmegaConfBaseException as err:
         if isinstance(err.__cause__, ConfigError):
