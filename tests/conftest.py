@@ -1,0 +1,40 @@
+"""Parts that many rooms' tests share: one sandbox, one suite, one tiny policy that can already write programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gagar_core.sandbox import ProcessSandbox, open_sandbox
+from gagar_core.tasks.list_functions import ListFunctions
+from gagar_core.tasks.suite import Suite
+
+TINY = (
+    "budget=smoke budget.sft_demos=400 budget.sft_epochs=1 budget.steps=3 budget.groups_per_step=6 "
+    "budget.group_size=4 budget.eval_tasks=6 budget.eval_attempts=1 tracking=none"
+).split()
+"""Overrides of a run that takes about two seconds with its warm start."""
+
+
+@pytest.fixture(scope="session")
+def sandbox() -> Iterator[ProcessSandbox]:
+    with open_sandbox() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def tasks_settings() -> ListFunctions:
+    return ListFunctions()
+
+
+@pytest.fixture(scope="session")
+def suite(tasks_settings: ListFunctions) -> Suite:
+    return tasks_settings.load()
+
+
+@pytest.fixture(scope="session")
+def shared_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root whose artifacts are built once for all tests that take it."""
+    return tmp_path_factory.mktemp("root")

@@ -1,0 +1,40 @@
+"""The trusted comparison: by value and type, and what a verdict is made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gagar_core.tasks.checks import equal, num_passed, verdict
+from gagar_core.types import CallResult, Case
+
+
+@pytest.mark.parametrize(
+    ("value", "expected", "same"),
+    [
+        (3, 3, True), (True, 1, True), (0, False, True), (3, 3.0, False), ("3", 3, False), (None, 0, False),
+        ([1, [2]], [1, [2]], True), ([1, 2], (1, 2), False), ([1], [1, 2], False), ([True], [1], True),
+        ([1.0], [1], False), (float("nan"), float("nan"), False), ({1: 2}, {1: 2}, True),
+    ],
+)  # fmt: skip
+def test_equal(value: Any, expected: Any, same: bool) -> None:
+    assert equal(value, expected) is same
+
+
+CASES = (Case((1,), 1), Case((2,), 4), Case((3,), 9))
+
+
+def results(*pairs: tuple[str, Any]) -> list[CallResult]:
+    return [CallResult(status, value) for status, value in pairs]
+
+
+def test_verdict_is_the_first_fault() -> None:
+    assert verdict(CASES, results(("ok", 1), ("ok", 4), ("ok", 9))) == "pass"
+    assert verdict(CASES, results(("ok", 1), ("ok", 5), ("error", None))) == "wrong"
+    assert verdict(CASES, results(("ok", 1), ("timeout", None), ("ok", 5))) == "timeout"
+    assert num_passed(CASES, results(("ok", 1), ("timeout", None), ("ok", 9))) == 2
+
+
+def test_one_infrastructure_failure_says_nothing_about_the_program() -> None:
+    assert verdict(CASES, results(("ok", 0), ("infra", None), ("ok", 9))) == "infra"
