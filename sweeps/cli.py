@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from gagar_core.errors import ConfigError, GagarError
 from sweeps.ledger import Ledger, locate
-from sweeps.status import Status, status_of, table, to_json_data
+from sweeps.status import Watcher, look_at, table, to_json_data
 
 INTRO = """\
 Plan, run and watch many training runs; tune settings.
@@ -98,11 +98,6 @@ def _existing(words: Sequence[str]) -> Ledger:
     return locate(name, _root(overrides))
 
 
-def look_at(ledger: Ledger) -> Status:
-    """Status of a sweep, with the scheduler's word where the sweep has been on Slurm."""
-    return status_of(ledger)
-
-
 def _plan(arguments: list[str]) -> int:
     parser = _parser("plan", "Show runs and artifacts of a sweep and what is done; change nothing.")
     words = parser.parse_intermixed_args(arguments).words
@@ -179,7 +174,7 @@ def _wait(arguments: list[str]) -> int:
     ledger = _existing(parser.parse_intermixed_args(arguments).words)
     from sweeps.follow import wait
 
-    return int(not wait(lambda: look_at(ledger), say=lambda text: print(text, flush=True)).complete)
+    return int(not wait(Watcher(ledger), say=lambda text: print(text, flush=True)).complete)
 
 
 def _logs(arguments: list[str]) -> int:

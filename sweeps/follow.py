@@ -44,8 +44,8 @@ def follow(look: Callable[[], Status]) -> Status:
         except KeyboardInterrupt:
             pass
     if status.at_work:
-        name = status.ledger.name
-        console.print(f"still at work. `python -m sweeps status {name}` looks, `cancel {name}` stops it")
+        path = status.ledger.path
+        console.print(f"still at work. `python -m sweeps status {path}` looks, `cancel {path}` stops it")
     return status
 
 
@@ -76,7 +76,7 @@ def _cells(row: Row) -> list[str]:
     step = f"{said['step']}/{said.get('steps', '?')}" if "step" in said else ""
     figures = [
         _figure(said, name, form)
-        for name, form in (("pass_rate", ".2f"), ("gen_tokens", ".0f"), ("step_s", ".2f"))
+        for name, form in (("pass_rate", ".2f"), ("tokens", ".0f"), ("seconds", ".2f"))
     ]
     evidence = row.look.evidence.splitlines()[0][:60] if row.state not in ("done", "running") else ""
     return [

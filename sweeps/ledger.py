@@ -168,7 +168,7 @@ class Ledger:
 
 def create(path: Path, head: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> Ledger:
     """Write a plan into a sweep folder, or find the same one there; another one is refused."""
-    faults = check_name(path.name)
+    faults = check_name(str(head["name"]))
     if faults:
         raise ConfigError(faults[0])
     ledger = Ledger(path)

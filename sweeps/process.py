@@ -18,7 +18,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from gagar_core.errors import GagarError
 from sweeps.jobs import Job, JobResult
@@ -37,7 +37,7 @@ def perform(job: Job) -> None:
     if job.kind == "run":
         from experiments.execute import execute
 
-        execute(job.attempt.folder, job.attempt.number)
+        execute(job.attempt.folder, job.attempt.number, _print_step)
         return
     from experiments.artifacts import ArtifactSpec, ensure
     from experiments.schema import from_record
@@ -46,11 +46,18 @@ def perform(job: Job) -> None:
     ensure(ArtifactSpec(job.spec["artifact"], job.identity, job.spec["seed"], config), beat=job.attempt.beat)
 
 
+def _print_step(line: dict[str, Any]) -> None:
+    from experiments.progress import figures
+
+    print(f"step {line['step']}/{line['steps']}  {figures(line)}")
+
+
 def warm() -> None:
     """Load what every run needs before the first fork, on one thread; but no Polars: it survives no fork."""
     torch = importlib.import_module("torch")
     torch.set_num_threads(1)
-    importlib.import_module("experiments.execute")
+    for module in ("experiments.execute", "experiments.progress"):
+        importlib.import_module(module)
     gc.collect()
     gc.freeze()  # children then share these pages instead of copying them when the collector marks
 

@@ -79,11 +79,13 @@ def _ended(path: Path) -> Verdict | None:
 def _owner_state(path: Path, claim: Mapping[str, Any], now: float, scheduler: Scheduler | None) -> Verdict:
     known = alive(claim)
     owner = f"process {claim['pid']} on {claim['host']}"
-    if known is not None:
-        return ("running", owner) if known else ("lost", f"{owner} is gone")
+    if known:
+        return "running", owner
     told = scheduler(claim) if scheduler else None
-    if told is not None:
+    if told is not None and (known is None or told[0] != "running"):
         return told
+    if known is False:
+        return "lost", f"{owner} is gone"
     silent = age(path / "beat", now)
     if silent <= STALE_S:
         return "running", f"{owner}, last seen {silent:.0f} s ago"

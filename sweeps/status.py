@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +12,10 @@ from typing import Any
 from experiments.liveness import STALE_S, age, alive, file_time
 from gagar_core.records import RunFolder, read_json
 from sweeps.ledger import Ledger, Submission
-from sweeps.state import STATES, Look, Scheduler, look, progress
+from sweeps.slurm_view import SlurmView, view_of
+from sweeps.state import STATES, Look, look, progress
+
+_WIDTH = 48  # of a variant in the table; --json has all of it
 
 SCHEMA_VERSION = 1
 """Of ``status --json``; fields are only ever added within a version."""
@@ -39,6 +43,7 @@ class Status:
     ledger: Ledger
     rows: tuple[Row, ...]
     live: tuple[Submission, ...]
+    view: SlurmView | None = None
 
     @property
     def runs(self) -> list[Row]:
@@ -62,24 +67,47 @@ class Status:
         return bool(self.live) or any(row.state == "running" for row in self.rows)
 
 
-def status_of(
-    ledger: Ledger, scheduler: Scheduler | None = None, queued: frozenset[str] = frozenset()
-) -> Status:
-    """Look at every line of the plan. ``queued`` are submissions in the scheduler's queue."""
+def look_at(ledger: Ledger) -> Status:
+    """Look at every line of the plan, and at Slurm if the sweep has been there and is not complete."""
+    complete = all(ledger.is_done(line) for line in ledger.lines)
+    return status_of(ledger, None if complete else view_of(ledger))
+
+
+@dataclass
+class Watcher:
+    """Looks again and again: at the files every time, at Slurm rarely."""
+
+    ledger: Ledger
+    slurm_period_s: float = 10.0
+    _view: SlurmView | None = None
+    _made: float = float("-inf")
+
+    def __call__(self) -> Status:
+        """The status now."""
+        if time.monotonic() - self._made > self.slurm_period_s:
+            self._view, self._made = view_of(self.ledger), time.monotonic()
+        return status_of(self.ledger, self._view)
+
+
+def status_of(ledger: Ledger, view: SlurmView | None = None) -> Status:
+    """Look at every line of the plan, with the word of a view of Slurm."""
     now = file_time(ledger.path)
-    live = tuple(s for s in ledger.submissions() if s.nonce in queued or is_live(s, now))
+    live = tuple(s for s in ledger.submissions() if is_live(s, now, view))
     failed: set[str] = set()
     rows = []
     for line in ledger.lines:
-        row = _row(ledger, line, now, scheduler, live, failed)
+        row = _row(ledger, line, now, view, live, failed)
         if line["kind"] == "artifact" and row.state == "failed":
             failed.add(line["digest"])
         rows.append(row)
-    return Status(ledger, tuple(rows), live)
+    return Status(ledger, tuple(rows), live, view)
 
 
-def is_live(submission: Submission, now: float) -> bool:
-    """Whether a submission has a worker that lives, or was only just started."""
+def is_live(submission: Submission, now: float, view: SlurmView | None = None) -> bool:
+    """Whether a submission is in Slurm's queue, or has a worker that lives, or was only just started."""
+    queued = view.queued(submission.nonce) if view and submission.ack else None
+    if queued is not None:
+        return queued
     workers = list(submission.path.glob("worker-*.json"))
     if not workers:
         return not submission.void and not submission.cancelled and _just_started(submission, now)
@@ -105,7 +133,7 @@ def _row(
     ledger: Ledger,
     line: Mapping[str, Any],
     now: float,
-    scheduler: Scheduler | None,
+    view: SlurmView | None,
     live: tuple[Submission, ...],
     failed: set[str],
 ) -> Row:
@@ -113,7 +141,7 @@ def _row(
     if ledger.is_done(line):
         number = max(RunFolder(folder).attempts(), default=0)
         return Row(line, folder, Look("done", "has its result", number), progress(folder, number))
-    found = _with_submissions(look(folder, now, scheduler), live)
+    found = _with_submissions(look(folder, now, view.verdict if view else None), live)
     missing = failed.intersection(line.get("needs", ()))
     if missing and found.state not in ("running", "failed"):
         found = Look("blocked", f"needs artifact {', '.join(missing)}, which failed", found.attempt)
@@ -141,6 +169,7 @@ def to_json_data(status: Status) -> dict[str, Any]:
         "complete": status.complete,
         "at_work": status.at_work,
         "counts": status.counts,
+        "scheduler": {"asked": status.view.asked, "error": status.view.error} if status.view else {},
         "runs": [_row_data(row) for row in status.runs],
         "artifacts": [_row_data(row) for row in status.rows if row.line["kind"] == "artifact"],
         "submissions": [
@@ -187,14 +216,16 @@ def table(status: Status) -> str:
 
 def _cells(row: Row) -> tuple[str, ...]:
     name = row.line.get("run_id") or row.line["digest"]
-    variant = row.line["variant"] or f"artifact {row.line['artifact']}"
+    variant = row.line["variant"][:_WIDTH] or f"artifact {row.line['artifact']}"
     step = f"{row.said['step']}/{row.said.get('steps', '?')}" if "step" in row.said else ""
     evidence = "" if row.state == "done" else row.look.evidence.splitlines()[0]
     return row.state, name, variant, str(row.line["seed"]), str(row.look.attempt or ""), step, evidence
 
 
 def _advice(status: Status) -> list[str]:
-    counts, name = status.counts, status.ledger.name
+    counts, name = status.counts, status.ledger.path
+    if status.view and status.view.error:
+        return [f"Slurm was not reached ({status.view.error}): states are from files alone"]
     if status.at_work or status.complete:
         return []
     lines = []

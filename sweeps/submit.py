@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -11,12 +12,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from experiments.attempts import Attempt
 from experiments.liveness import alive, whoami
 from gagar_core.errors import LaunchError
 from gagar_core.records import publish_once, read_json, to_json
 from sweeps.launchers import Local
 from sweeps.ledger import Ledger, Submission
 from sweeps.process import THREAD_VARIABLES
+from sweeps.slurm_view import cancel_job, check_slurm, job_name
 from sweeps.state import MISSING
 from sweeps.status import Status
 
@@ -30,15 +33,31 @@ def missing(status: Status, retry: Sequence[str] = ()) -> list[str]:
     return [row.line["run_id"] for row in status.runs if row.state in wanted]
 
 
-def submit(ledger: Ledger, launcher: Any, *, retry: Sequence[str] = ()) -> Submission:
-    """Start workers of one launcher on a sweep."""
-    kind = "local" if isinstance(launcher, Local) else "slurm"
-    submission = ledger.open_submission(
-        {"launcher": {"kind": kind, **asdict(launcher)}, "retry": list(retry), "argv": sys.argv[1:]}
-    )
-    if kind == "local":
+def submit(status: Status, launcher: Any, *, retry: Sequence[str] = ()) -> Submission:
+    """Start workers of one launcher on what is missing."""
+    ledger = status.ledger
+    local = isinstance(launcher, Local)
+    if not local:
+        check_slurm()
+    settle(status)
+    settings = {"kind": "local" if local else "slurm", **asdict(launcher)}
+    submission = ledger.open_submission({"launcher": settings, "retry": list(retry), "argv": sys.argv[1:]})
+    if local:
         start_local(ledger, submission)
+    else:
+        from sweeps.slurm_submit import start_slurm
+
+        needed = math.ceil(len(missing(status, retry)) / launcher.slots)
+        start_slurm(ledger, submission, launcher, max(1, min(launcher.workers, needed)))
     return submission
+
+
+def settle(status: Status) -> None:
+    """Write down the ends that only this look could see (Slurm's word), for workers that see files alone."""
+    for row in status.rows:
+        if row.state in ("killed", "lost") and row.look.attempt:
+            facts = {"settled_by": whoami()["host"]}
+            Attempt(row.folder, row.look.attempt).exit("killed", row.look.evidence, **facts)
 
 
 def start_local(ledger: Ledger, submission: Submission) -> None:
@@ -73,4 +92,6 @@ def cancel(status: Status) -> int:
             owner = read_json(path)
             if alive(owner):
                 os.kill(owner["pid"], signal.SIGTERM)  # it would see the file anyway; this is quicker
+        if submission.intent["launcher"]["kind"] == "slurm":
+            cancel_job(job_name(status.ledger, submission))
     return len(status.live)

@@ -12,7 +12,7 @@ from sweeps.follow import follow, show_log, wait
 from sweeps.ledger import Ledger, locate
 from sweeps.plan import Plan, build_plan
 from sweeps.spec import find_spec, from_words, load_spec, with_words
-from sweeps.status import Status, status_of, summary, table
+from sweeps.status import Status, Watcher, look_at, summary, table
 from sweeps.submit import missing, submit
 from sweeps.words import is_launcher_word, launcher_settings
 
@@ -26,7 +26,7 @@ def planned(words: Sequence[str]) -> tuple[Plan, Any]:
     if len(names) > 1:
         msg = f"expected at most one spec name; got {' '.join(names)}"
         raise ConfigError(msg)
-    if not names and not rest:
+    if not names and all(word.split("=", 1)[0] in ("root", "name", "baseline") for word in rest):
         msg = "what is to run? give a spec (main, demo) or overrides (algorithm=grpo,gagar 'seed=range(3)')"
         raise ConfigError(msg)
     spec = with_words(load_spec(find_spec(names[0])), rest) if names else from_words(rest)
@@ -34,13 +34,15 @@ def planned(words: Sequence[str]) -> tuple[Plan, Any]:
 
 
 def resumed(name: str, words: Sequence[str]) -> tuple[Ledger, Any]:
-    """A sweep planned before, and launcher settings for going on with it."""
-    launcher = launcher_settings([word for word in words if is_launcher_word(word)])
+    """A sweep planned before, and launcher settings for it: those of the last submission, changed."""
     rest = [word for word in words if not is_launcher_word(word)]
     faults = [f"{word}: the plan is fixed" for word in rest if not word.startswith("root=")]
     gather([*faults, *([] if name else ["which sweep? give its NAME"])], headline="cannot resume")
     root = next((word.split("=", 1)[1] for word in rest), "runs")
-    return locate(name, root), launcher
+    ledger = locate(name, root)
+    last = ledger.submissions()[-1:]
+    before = last[0].intent["launcher"] if last else {}
+    return ledger, launcher_settings([word for word in words if is_launcher_word(word)], before)
 
 
 def start(ledger: Ledger, launcher: Any, options: argparse.Namespace) -> int:
@@ -50,11 +52,13 @@ def start(ledger: Ledger, launcher: Any, options: argparse.Namespace) -> int:
         [fault for word in retry for fault in check_choice("--retry", word, ["failed"])],
         headline="cannot submit",
     )
-    status = status_of(ledger)
+    status = look_at(ledger)
     todo = missing(status, retry)
     if todo:
-        submission = submit(ledger, launcher, retry=retry)
-        print(f"{ledger.path}: {len(todo)} of {len(status.runs)} runs to do; submission {submission.nonce}")
+        submission = submit(status, launcher, retry=retry)
+        where = f", Slurm job {submission.ack['job']}" if "job" in submission.ack else ""
+        what = f"{len(todo)} of {len(status.runs)} runs to do"
+        print(f"{ledger.path}: {what}; submission {submission.nonce}{where}")
     else:
         print(f"{summary(status)}; nothing to submit")
     return _attend(ledger, options)
@@ -63,14 +67,14 @@ def start(ledger: Ledger, launcher: Any, options: argparse.Namespace) -> int:
 def _attend(ledger: Ledger, options: argparse.Namespace) -> int:
     terminal = sys.stdout.isatty()
     if terminal and not options.no_follow:
-        status = follow(lambda: status_of(ledger))
+        status = follow(Watcher(ledger))
     elif options.wait:
-        status = wait(lambda: status_of(ledger), say=lambda text: print(text, flush=True))
+        status = wait(Watcher(ledger), say=lambda text: print(text, flush=True))
     else:
         print(f"`python -m sweeps status {ledger.path}` shows how it goes")
         return 0
-    if not status.at_work:
-        print(summary(status) if status.complete else table(status))
+    if not status.at_work and not status.complete:
+        print(table(status))
     return int(options.wait and not status.complete)
 
 
@@ -79,10 +83,11 @@ def show_logs(ledger: Ledger, name: str, attempt: int, *, keep: bool) -> int:
     if not name:
         newest = ledger.submissions()[-1:]
         gather([] if newest else [f"{ledger.name} was never submitted"], headline="no log")
-        path = newest[0].path / "log.txt"
-        show_log(path, lambda: newest[0] not in status_of(ledger).live, keep=keep)
+        paths = [newest[0].path / "log.txt", *sorted((newest[0].path / "slurm").glob("*_log.out"))]
+        for path in [path for path in paths if path.exists()]:
+            show_log(path, lambda: newest[0] not in look_at(ledger).live, keep=keep)
         return 0
-    row = _find(status_of(ledger), name)
+    row = _find(look_at(ledger), name)
     number = attempt or row.look.attempt
     path = row.folder / "attempts" / str(number) / "log.txt"
     if not path.exists():

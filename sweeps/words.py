@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -18,6 +18,8 @@ class Word:
     key: str
     values: tuple[str, ...]
     text: str
+    value: Any = None
+    """The value itself, where it is a single one."""
 
 
 def parse(words: Iterable[str]) -> list[Word]:
@@ -45,8 +47,11 @@ def _parse_one(parser: Any, word: str) -> Word:
         msg = f"{word!r} is not key=value in Hydra's grammar ({why}); quote special characters"
         raise ConfigError(msg) from err
     key = override.get_key_element()
+    if not key:
+        msg = f"{word!r} has no key before its ="
+        raise ConfigError(msg)
     if not override.is_sweep_override():
-        return Word(key, (override.get_value_element_as_str(),), word)
+        return Word(key, (override.get_value_element_as_str(),), word, override.value())
     if not override.is_discrete_sweep() or word.split("=", 1)[1].startswith(("glob(", "shuffle(")):
         msg = f"{word!r}: only lists (a,b), choice() and range() can be swept"
         raise ConfigError(msg)
@@ -86,26 +91,28 @@ def _value(value: Any) -> str:
     return text
 
 
-def launcher_settings(words: Sequence[str]) -> Any:
-    """Settings from ``launcher=NAME``, ``launcher.FIELD=VALUE`` and ``workers=N`` (launcher.workers)."""
+def launcher_settings(words: Sequence[str], before: Mapping[str, Any] | None = None) -> Any:
+    """Settings from ``launcher=NAME``, ``launcher.FIELD=VALUE`` and ``workers=N`` (launcher.workers).
+
+    ``before`` are settings of an earlier submission, kept where the words do not change them.
+    """
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    values = {word.key: word.values[0] for word in parse(words)}
-    cls = choice_class("launcher", values.pop("launcher", "local"), CHOICES)
+    values = {word.key: word.value for word in parse(words)}
+    earlier = dict(before or {})
+    kind = earlier.pop("kind", "local")
+    name = str(values.pop("launcher", kind))
+    cls = choice_class("launcher", name, CHOICES)
     names = [f.name for f in fields(cls)]
-    dotlist = []
-    for key, value in values.items():
-        name = key.removeprefix("launcher.")
-        if name not in names:
-            valid = ", ".join(f"launcher.{n}" for n in names)
-            msg = f"unknown {key}={value}; the {cls.__name__.lower()} launcher has: {valid}"
-            raise ConfigError(msg)
-        dotlist.append((name, value))
+    settings = {key.removeprefix("launcher."): value for key, value in values.items()}
+    valid = ", ".join(f"launcher.{name}" for name in names)
+    unknown = [
+        f"unknown {n}; the {cls.__name__.lower()} launcher has: {valid}" for n in settings if n not in names
+    ]
+    gather(unknown, headline="invalid launcher")
     try:
-        merged = OmegaConf.structured(cls)
-        for name, value in dotlist:
-            merged = OmegaConf.merge(merged, OmegaConf.from_dotlist([f"{name}={value}"]))
+        merged = OmegaConf.merge(OmegaConf.structured(cls), earlier if name == kind else {}, settings)
         return OmegaConf.to_object(merged)
     except OmegaConfBaseException as err:
         if isinstance(err.__cause__, ConfigError):

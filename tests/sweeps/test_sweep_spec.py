@@ -1,0 +1,165 @@
+"""Sweep specs: expansion, and one message with every fault."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gagar_core.errors import ConfigError
+from sweeps.launchers import Local, Slurm
+from sweeps.spec import SPECS, from_words, load_spec, read_spec, with_words
+from sweeps.words import launcher_settings, merge, parse, to_word
+
+GOOD = {"question": "q?", "factors": {"list": ["algorithm=grpo"]}, "seeds": [0]}
+
+
+def test_grid_is_the_product_in_order_and_the_list_follows() -> None:
+    factors = {
+        "grid": {"algorithm": ["grpo", "rloo"], "loss": ["token_mean", "prompt_mean"]},
+        "list": ["algorithm=gagar weighting.floor=0.2"],
+    }
+    spec = read_spec("x", {**GOOD, "factors": factors})
+    assert spec.variants == (
+        ("algorithm=grpo", "loss=token_mean"),
+        ("algorithm=grpo", "loss=prompt_mean"),
+        ("algorithm=rloo", "loss=token_mean"),
+        ("algorithm=rloo", "loss=prompt_mean"),
+        ("algorithm=gagar", "weighting.floor=0.2"),
+    )
+
+
+def test_seeds_are_a_list_or_a_number() -> None:
+    assert read_spec("x", {**GOOD, "seeds": 3}).seeds == (0, 1, 2)
+    assert read_spec("x", {**GOOD, "seeds": [4, 1]}).seeds == (4, 1)
+
+
+def test_all_faults_of_a_spec_are_named_at_once() -> None:
+    bad = {
+        "questions": "?",
+        "base": ["budget=smoke,small"],
+        "factors": {"grid": {"algorithm": []}},
+        "seeds": [1, 1],
+        "hypotheses": [{"metric": "pass_rate", "claim": "better", "variant": "gagar", "margn": 1}],
+    }
+    with pytest.raises(ConfigError) as caught:
+        read_spec("bad name/", bad)
+    text = str(caught.value)
+    for part in (
+        "bad name/",
+        "'questions'",
+        "key question is missing",
+        "budget=smoke,small",
+        "factors.grid.algorithm must be a non-empty list",
+        "seeds must be",
+        "claim must be one of equivalent, non_inferior, superior; got 'better'",
+        "unknown key 'margn'",
+    ):
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"factors": {}}, "factors must be a mapping"),
+        ({"factors": {"product": {}}}, "unknown 'product'"),
+        ({"factors": {"list": []}}, "non-empty list"),
+        ({"factors": {"list": ["algorithm"]}}, "'algorithm' is not key=value"),
+        ({"factors": {"grid": {"seed": [1]}}}, "must not choose seed"),
+        ({"seeds": 0}, "got 0"),
+        ({"seeds": True}, "got True"),
+        ({"seeds": [-1]}, "got [-1]"),
+        ({"question": " "}, "question must be a non-empty text"),
+        ({"hypotheses": [{"metric": "a", "variant": "b", "claim": "equivalent"}]}, "margin must be > 0"),
+        ({"hypotheses": [{"metric": "a", "variant": "b", "claim": "superior", "margin": "x"}]}, "wrong type"),
+        ({"hypotheses": {}}, "must be a list"),
+    ],
+)
+def test_each_fault_has_its_message(changes: dict[str, object], says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_spec("x", {**GOOD, **changes})
+    assert says in str(caught.value)
+
+
+def test_a_file_that_is_missing_or_not_yaml_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"there is no spec .*nowhere.yaml; shipped ones: demo, main"):
+        load_spec(tmp_path / "nowhere.yaml")
+    torn = tmp_path / "torn.yaml"
+    torn.write_text("question: [")
+    with pytest.raises(ConfigError, match="not valid YAML"):
+        load_spec(torn)
+    torn.write_text("- a")
+    with pytest.raises(ConfigError, match="must be a mapping"):
+        load_spec(torn)
+
+
+@pytest.mark.parametrize("path", sorted(SPECS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_shipped_specs_are_valid(path: Path) -> None:
+    assert load_spec(path).variants
+
+
+def test_words_of_the_command_line_change_a_spec() -> None:
+    spec = with_words(read_spec("x", GOOD), ["budget=smoke", "seed=range(2,5)", "root=/tmp/a b", "name=y"])
+    assert (spec.seeds, spec.root, spec.name) == ((2, 3, 4), "/tmp/a b", "y")
+    assert spec.overrides == ("budget=smoke",)
+
+
+def test_words_must_not_overrule_what_factors_choose() -> None:
+    with pytest.raises(ConfigError, match="algorithm=gagar: the factors of x choose algorithm"):
+        with_words(read_spec("x", GOOD), ["algorithm=gagar"])
+    with pytest.raises(ConfigError, match="leave the spec's name out"):
+        with_words(read_spec("x", GOOD), ["loss=token_mean,prompt_mean"])
+
+
+def test_without_a_spec_swept_words_span_the_grid() -> None:
+    spec = from_words(
+        ["algorithm=grpo,rloo", "loss=choice(token_mean,prompt_mean)", "seed=0,1", "budget=smoke"]
+    )
+    assert len(spec.variants) == 4
+    assert spec.variants[1] == ("algorithm=grpo", "loss=prompt_mean")
+    assert spec.seeds == (0, 1)
+    assert spec.overrides == ("budget=smoke",)
+
+
+@pytest.mark.parametrize("word", ["x=glob(*)", "x=shuffle(range(3))", "x=interval(0,1)", "x=[1", "=3"])
+def test_words_that_differ_between_machines_or_do_not_parse_are_refused(word: str) -> None:
+    with pytest.raises(ConfigError, match="cannot read the overrides"):
+        parse([word])
+
+
+def test_later_words_replace_earlier_ones_of_the_same_key() -> None:
+    assert merge(["budget=small", "a.b=1"], ["a.b=2"], ["budget=smoke"]) == ["a.b=2", "budget=smoke"]
+
+
+@pytest.mark.parametrize(
+    "value", [1, 1.5, True, None, "plain", "with, comma", "a=b", [1, "x y"], {"k": 2}, 'quote"d']
+)
+def test_values_from_yaml_survive_the_override_grammar(value: object) -> None:
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    override = OverridesParser.create().parse_override(to_word("key", value))
+    parsed = override.value()
+    text = getattr(parsed, "text", parsed)
+    got = [getattr(entry, "text", entry) for entry in text] if isinstance(text, list) else text
+    got = {str(getattr(k, "text", k)): v for k, v in got.items()} if isinstance(got, dict) else got
+    assert got == value
+
+
+def test_launcher_words_become_typed_settings() -> None:
+    assert launcher_settings(["workers=3"]) == Local(workers=3)
+    words = ["launcher=slurm", "launcher.time_min=5", "launcher.options={exclude: n1, nice: 7}", "workers=2"]
+    assert launcher_settings(words) == Slurm(workers=2, time_min=5, options={"exclude": "n1", "nice": 7})
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["launcher=slrum"], "unknown launcher 'slrum'; choose one of local, slurm"),
+        (["launcher.partition=x"], "the local launcher has: launcher.workers"),
+        (["launcher=slurm", "workers=0"], r"launcher.workers must be in \[1, inf\); got 0"),
+        (["workers=many"], "many"),
+    ],
+)
+def test_bad_launcher_words_are_named(words: list[str], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        launcher_settings(words)
