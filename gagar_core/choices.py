@@ -127,7 +127,7 @@ def choice_class(axis: str, name: str, choices: dict[str, dict[str, type[Any]]] 
 
 
 @cache
-def field_docs(cls: type[Any]) -> dict[str, str]:
+def field_docs(cls: Any) -> dict[str, str]:
     """Return the doc line written under each field of a settings class (unit, range, what 0 means)."""
     docs: dict[str, str] = {}
     for base in reversed(cls.__mro__[:-1]):

@@ -28,8 +28,11 @@ if __name__ == "__main__":
 else:
     from tests.sandbox.attacks import ATTACKS, Attack
 
-from gagar_core.sandbox import filesystem  # noqa: E402
-from gagar_core.sandbox import ProcessSandbox, SandboxSettings  # noqa: E402
+from gagar_core.sandbox import (  # noqa: E402
+    ProcessSandbox,
+    SandboxSettings,
+    filesystem,
+)
 from gagar_core.sandbox.levels import Choice, Report  # noqa: E402
 from gagar_core.types import CallResult, Program  # noqa: E402
 
