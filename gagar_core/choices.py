@@ -10,7 +10,6 @@ import inspect
 import itertools
 import textwrap
 from dataclasses import fields
-from functools import cache
 from typing import Any
 
 from gagar_core.advantages import (
@@ -126,8 +125,7 @@ def choice_class(axis: str, name: str, choices: dict[str, dict[str, type[Any]]] 
     return table[axis][name]
 
 
-@cache
-def field_docs(cls: Any) -> dict[str, str]:
+def field_docs(cls: type[Any]) -> dict[str, str]:
     """Return the doc line written under each field of a settings class (unit, range, what 0 means)."""
     docs: dict[str, str] = {}
     for base in reversed(cls.__mro__[:-1]):
