@@ -262,4 +262,4 @@ def find_spec(name: str) -> Path:
     return Path(name) if name.endswith((".yaml", ".yml")) or "/" in name else SPECS / f"{name}.yaml"
 
 
-__all__ = ["CLAIMS", "FACTORS", "KEYS", "SweepSpec", "find_spec", "from_words", "load_spec", "with_words"]
+__all__ = ["FACTORS", "KEYS", "KINDS", "SweepSpec", "find_spec", "from_words", "load_spec", "with_words"]

@@ -18,7 +18,7 @@ REPORT_METRICS: dict[str, str] = {
     "tokens_fail": "lower",
     "test_runs": "",
     "truncated": "lower",
-    "train_pass": "higher",
+    "train_pass": "",
     "train_tokens": "lower",
     "train_tokens_pass": "lower",
     "train_tokens_fail": "lower",

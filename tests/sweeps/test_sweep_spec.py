@@ -71,7 +71,10 @@ def test_all_faults_of_a_spec_are_named_at_once() -> None:
         ({"seeds": [-1]}, "got [-1]"),
         ({"question": " "}, "question must be a non-empty text"),
         ({"hypotheses": [{"metric": "tokens", "variant": "b", "kind": "equivalent"}]}, "margin must be > 0"),
-        ({"hypotheses": [{"metric": "tokens", "variant": "b", "kind": "superior", "margin": "x"}]}, "wrong type"),
+        (
+            {"hypotheses": [{"metric": "tokens", "variant": "b", "kind": "superior", "margin": "x"}]},
+            "wrong type",
+        ),
         ({"hypotheses": {}}, "must be a list"),
     ],
 )
