@@ -66,7 +66,7 @@ def _wire(
     suite = config.tasks.load()
     policy = config.policy.build(config.tasks, sandbox, config.seed)
     load_weights(policy.network, sft / WEIGHTS)
-    updater = Updater(policy, config.trainer, config.loss)
+    updater = Updater(policy, config.trainer, config.loss, config.budget.steps, config.seed)
     budget = config.budget
     parts = Parts(
         policy=policy,

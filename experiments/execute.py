@@ -72,7 +72,7 @@ def _loop(config: RunConfig, live: LiveRun, attempt: Attempt, progress: Progress
 
 def _step(live: LiveRun, step: int) -> dict[str, Any]:
     """One training step with its records; returns the figures of the progress line."""
-    started, lr = time.perf_counter(), live.updater.lr
+    started = time.perf_counter()
     before = vars_of(live.sandbox.counters)
     data = live.trainer.run_step(step)
     # audits are measured after the update and go into the records only
@@ -82,7 +82,7 @@ def _step(live: LiveRun, step: int) -> dict[str, Any]:
         spent = vars_of(live.sandbox.counters)
         extra: dict[str, Any] = {f"sandbox_{name}": spent[name] - before[name] for name in before}
     seconds = live.clock.take()
-    extra |= {"lr": lr, "step_s": time.perf_counter() - started, **seconds}
+    extra |= {"lr": live.updater.lr_at(step), "step_s": time.perf_counter() - started, **seconds}
     # its own seconds are counted with the next step: a row cannot hold the time of writing itself
     with live.clock.phase("record"):
         live.recorder.record(data, audits, extra)

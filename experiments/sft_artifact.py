@@ -28,7 +28,9 @@ def build(config: RunConfig, folder: Path, beat: Callable[[], None]) -> dict[str
         suite = config.tasks.load()
         policy = config.policy.build(config.tasks, sandbox, config.seed)
         demonstrator = Demonstrator(policy.codec, sandbox, stream(config.seed, "demonstrations"))
-        demonstrations = demonstrator.demonstrations(suite.sft, config.budget.sft_demos)
+        demonstrations = demonstrator.demonstrations(
+            suite.sft, config.budget.sft_demos, config.tasks.token_budget
+        )
         beat()
 
         def progress(done: int, total: int) -> None:
@@ -36,7 +38,12 @@ def build(config: RunConfig, folder: Path, beat: Callable[[], None]) -> dict[str
                 beat()
 
         result = warm_start(
-            policy, demonstrations, config.budget.sft_epochs, stream(config.seed, "sft order"), progress
+            policy,
+            demonstrations,
+            config.budget.sft_epochs,
+            stream(config.seed, "sft order"),
+            config.policy.sft_lr,
+            progress,
         )
         save_weights(policy.network, folder / WEIGHTS)
         cpu = time.process_time() - started + sandbox.cpu_s

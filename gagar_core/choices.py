@@ -23,7 +23,7 @@ from gagar_core.advantages import (
 )
 from gagar_core.errors import ConfigError
 from gagar_core.grading import rules
-from gagar_core.policies import gru
+from gagar_core.policies import gru, transformer
 from gagar_core.sampling import outcome
 from gagar_core.tasks import list_functions
 from gagar_core.training import losses, policy_gradient
@@ -39,12 +39,14 @@ CHOICES: dict[str, dict[str, type[Any]]] = {
     },
     "policy": {
         "gru": gru.Gru,
+        "transformer": transformer.Transformer,
     },
     "tasks": {
         "list_functions": list_functions.ListFunctions,
     },
     "trainer": {
         "policy_gradient": policy_gradient.PolicyGradient,
+        "process_reward": policy_gradient.ProcessReward,
     },
     "estimator": {
         "reinforce": baselines.Reinforce,

@@ -82,6 +82,8 @@ class Trajectory:
     program_lines: int
     program_nodes: int
     """Size of the final program: nodes of its syntax tree, 0 if it does not parse."""
+    turn_shares: tuple[float, ...] = ()
+    """Share of the public tests known to pass after each agent turn; the last one is that of the end."""
 
     @property
     def passed(self) -> bool:

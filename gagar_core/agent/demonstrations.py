@@ -46,8 +46,8 @@ class Demonstrator:
         self._sandbox = sandbox
         self._rng = rng
 
-    def demonstrations(self, tasks: Sequence[Task], count: int) -> list[Demonstration]:
-        """``count`` demonstrations over tasks drawn with replacement."""
+    def demonstrations(self, tasks: Sequence[Task], count: int, longest: int) -> list[Demonstration]:
+        """``count`` demonstrations over tasks drawn with replacement, cut after ``longest`` tokens."""
         chosen = [tasks[int(i)] for i in self._rng.integers(len(tasks), size=count)]
         drafts = [_Draft(task, self._codec) for task in chosen]
         for draft in drafts:
@@ -56,7 +56,7 @@ class Demonstrator:
         for _ in range(3):
             reports = self._run(running)
             running = [d for d, report in zip(running, reports, strict=True) if self._react(d, report)]
-        return [draft.finish() for draft in drafts]
+        return [draft.finish(longest) for draft in drafts]
 
     def _write(self, draft: _Draft) -> None:
         wrong = bool(self._rng.random() < error_probability(draft.task.difficulty))
@@ -133,9 +133,9 @@ class _Draft:
         self.line(f"    if {' and '.join(tests)}:")
         self.line(f"        return {report.case.expected}")
 
-    def finish(self) -> Demonstration:
+    def finish(self, longest: int) -> Demonstration:
         self._say([self._codec.submit])
-        return Demonstration(self.task, self._tokens, self._is_agent)
+        return Demonstration(self.task, self._tokens[:longest], self._is_agent[:longest])
 
     def _say(self, tokens: list[int], agent: bool = True) -> None:
         self._tokens += tokens

@@ -29,7 +29,7 @@ from gagar_core.agent.actions import (
 from gagar_core.agent.codec import Codec
 from gagar_core.errors import DivergedError
 from gagar_core.protocols import Sandbox
-from gagar_core.tasks.checks import passes, verdict
+from gagar_core.tasks.checks import num_passed, passes, verdict
 from gagar_core.types import CallResult, Case, Segment, Task, Trajectory
 
 
@@ -188,7 +188,8 @@ class Sampler:
                 decided = "wrong"
             segments = self._segments(row, tokens[index], logprobs[index], int(lengths[index]))
             stop = "token_budget" if index in truncated else "submit"
-            trajectories.append(_trajectory(row, segments, decided, stop))
+            shares = _turn_shares(row, segments, num_passed(row.task.reward, outcome))
+            trajectories.append(_trajectory(row, segments, decided, stop, shares))
         return trajectories
 
     def _segments(self, row: _Row, tokens: Any, logprobs: Any, length: int) -> tuple[Segment, ...]:
@@ -232,7 +233,17 @@ def _sample(logprobs: torch.Tensor, uniforms: torch.Tensor) -> tuple[torch.Tenso
     return choice, logprobs.gather(1, choice.unsqueeze(1)).squeeze(1)
 
 
-def _trajectory(row: _Row, segments: tuple[Segment, ...], decided: str, stop: str) -> Trajectory:
+def _turn_shares(row: _Row, segments: tuple[Segment, ...], passed_at_end: int) -> tuple[float, ...]:
+    """What every agent turn left behind: a test report tells it, at the end the reward tests do."""
+    tests = len(row.task.public)
+    told = [1.0 - row.reports[at].failed / tests for at in sorted(row.reports)]
+    turns = sum(segment.role == "agent" for segment in segments)
+    return (*told[: turns - 1], passed_at_end / len(row.task.reward))
+
+
+def _trajectory(
+    row: _Row, segments: tuple[Segment, ...], decided: str, stop: str, turn_shares: tuple[float, ...]
+) -> Trajectory:
     workspace = row.workspace
     agent = [segment for segment in segments if segment.role == "agent"]
     return Trajectory(
@@ -251,4 +262,5 @@ def _trajectory(row: _Row, segments: tuple[Segment, ...], decided: str, stop: st
         edits=workspace.edits,
         program_lines=len(workspace.lines),
         program_nodes=syntax_nodes(workspace.source),
+        turn_shares=turn_shares,
     )

@@ -57,8 +57,14 @@ class EmbeddedPolicy:
         sampler = Sampler(self._make_sampler(self.network), self.codec, self._sandbox, self._rules)
         return sampler.rollouts(tasks, generator)
 
-    def logprobs(self, trajectories: Sequence[Trajectory], tasks: Sequence[Task]) -> TokenBatch:
-        """Log-probabilities and entropies of every agent token; rows in the order given."""
+    def logprobs(
+        self, trajectories: Sequence[Trajectory], tasks: Sequence[Task], network: nn.Module | None = None
+    ) -> TokenBatch:
+        """Log-probabilities and entropies of every agent token; rows in the order given.
+
+        ``network`` = another one than the policy's own, for instance the frozen reference.
+        """
+        network = self.network if network is None else network
         rows = [_row(trajectory) for trajectory in trajectories]
         specs = torch.tensor([self.codec.encode_spec(task.spec) for task in tasks])
         longest = max(len(row.tokens) for row in rows)
@@ -66,7 +72,7 @@ class EmbeddedPolicy:
         logprobs, entropies = [], []
         for first in range(0, len(rows), _BUCKET_ROWS):
             bucket = order[first : first + _BUCKET_ROWS]
-            chunk = _chunk_logprobs(self.network, specs[bucket], [rows[i].tokens for i in bucket], longest)
+            chunk = _chunk_logprobs(network, specs[bucket], [rows[i].tokens for i in bucket], longest)
             logprobs.append(chunk[0])
             entropies.append(chunk[1])
         back = torch.from_numpy(np.argsort(order))

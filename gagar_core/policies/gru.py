@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gagar_core.errors import check_choice, gather
+from gagar_core.errors import check_choice, check_range, gather
 
 if TYPE_CHECKING:
     from gagar_core.policies.embedded import EmbeddedPolicy
@@ -23,8 +23,14 @@ class Gru:
     size: str = "s"
     """xs, s, m or l: 64, 128, 192 or 256 hidden units (about 70k, 150k, 260k, 400k parameters)."""
 
+    sft_lr: float = 8e-3
+    """Peak learning rate of the SFT warm start, > 0."""
+
     def __post_init__(self) -> None:
-        gather(check_choice("size", self.size, HIDDEN), headline="invalid gru")
+        faults = check_choice("size", self.size, HIDDEN) + check_range(
+            "sft_lr", self.sft_lr, 0, open_low=True
+        )
+        gather(faults, headline="invalid gru")
 
     def build(self, tasks: ListFunctions, sandbox: Sandbox, seed: int) -> EmbeddedPolicy:
         """The untrained policy of a seed block."""

@@ -168,7 +168,7 @@ class _View:
             "mean_test_runs": _mean([t.test_runs for t in everything]),
             "mean_turns": _mean([t.turns for t in everything]),
             "truncated_rate": _mean([float(t.truncated) for t in everything]),
-            "updates": int(data.update is not None),
+            "updates": data.update.updates if data.update is not None else 0,
             "groups_abstained": sum(bool(ranking.abstain) for ranking in data.rankings.values()),
             "grader_actions": sum(ranking.actions for ranking in data.rankings.values()),
             "grader_tokens": sum(ranking.tokens for ranking in data.rankings.values()),
@@ -197,7 +197,7 @@ class _View:
             return {}
         names = (
             "loss", "grad_norm", "entropy_tok", "entropy_traj", "kl_k1", "kl_k3", "ratio_p99", "ratio_max",
-            "is_ess", "logprob_gap",
+            "is_ess", "logprob_gap", "kl_ref", "clip_low", "clip_high",
         )  # fmt: skip
         return {name: getattr(stats, name) for name in names}
 

@@ -14,7 +14,6 @@ from gagar_core.errors import DivergedError
 from gagar_core.policies.embedded import EmbeddedPolicy
 
 _BATCH = 16
-_LEARNING_RATE = 8e-3
 _WARMUP_SHARE = 0.05
 
 
@@ -32,18 +31,19 @@ def warm_start(
     demonstrations: Sequence[Demonstration],
     epochs: int,
     rng: np.random.Generator,
+    lr: float,
     beat: Callable[[int, int], None] = lambda done, total: None,
 ) -> SftResult:
-    """Train ``policy`` in place; ``beat`` is told (updates done, updates in all).
+    """Train ``policy`` in place with Adam of peak rate ``lr``; ``beat`` is told (updates done, in all).
 
     Raises ``DivergedError`` at the first non-finite loss.
     """
-    optimiser = torch.optim.Adam(policy.network.parameters(), lr=_LEARNING_RATE)
+    optimiser = torch.optim.Adam(policy.network.parameters(), lr=lr)
     batches = [batch for _ in range(epochs) for batch in _batches(demonstrations, rng)]
     losses = []
     for done, batch in enumerate(batches):
         for group in optimiser.param_groups:
-            group["lr"] = _LEARNING_RATE * _schedule(done / len(batches))
+            group["lr"] = lr * _schedule(done / len(batches))
         loss = _loss(policy, batch)
         if not torch.isfinite(loss):
             msg = f"the SFT warm start diverged at update {done} of {len(batches)}"

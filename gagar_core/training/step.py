@@ -8,27 +8,8 @@ from typing import Any
 import numpy as np
 
 from gagar_core.advantages import AdvantageResult
+from gagar_core.training.update_stats import UpdateStats
 from gagar_core.types import Group, Ranking, Task, Trajectory
-
-
-@dataclass
-class UpdateStats:
-    """Measures of the update, over the tokens or trajectories that were trained on."""
-
-    loss: float
-    grad_norm: float
-    entropy_tok: float
-    entropy_traj: float
-    kl_k1: float
-    kl_k3: float
-    ratio_p99: float
-    ratio_max: float
-    is_ess: float
-    logprob_gap: float
-    row_entropy: np.ndarray[Any, np.dtype[np.float64]]
-    """(rows,) mean entropy of a trajectory's agent tokens, nats."""
-    row_ratio_max: np.ndarray[Any, np.dtype[np.float64]]
-    """(rows,) largest token ratio of a trajectory."""
 
 
 @dataclass

@@ -48,7 +48,7 @@ def test_error_probability_by_hand() -> None:
 
 def test_demonstrations_are_executed_and_reproducible(suite: Suite, sandbox: ProcessSandbox) -> None:
     def draw(seed: int) -> list[tuple[list[int], list[bool]]]:
-        demos = Demonstrator(CODEC, sandbox, stream(seed, "d")).demonstrations(suite.sft, 150)
+        demos = Demonstrator(CODEC, sandbox, stream(seed, "d")).demonstrations(suite.sft, 150, 500)
         return [(demo.tokens, demo.is_agent) for demo in demos]
 
     demos = draw(0)
@@ -68,3 +68,10 @@ def test_demonstrations_are_executed_and_reproducible(suite: Suite, sandbox: Pro
                 assert not agent[i]
                 assert tokens[i - 1] == run
                 assert agent[i - 1]
+
+
+def test_demonstrations_fit_the_token_budget(suite: Suite, sandbox: ProcessSandbox) -> None:
+    demos = Demonstrator(CODEC, sandbox, stream(0, "d")).demonstrations(suite.sft, 60, 40)
+    lengths = [len(demo.tokens) for demo in demos]
+    assert max(lengths) == 40
+    assert lengths == [len(demo.is_agent) for demo in demos]

@@ -18,13 +18,13 @@ from gagar_core.training.sft import _batches, _loss, _schedule, warm_start
 def demonstrations(
     suite: Suite, sandbox: ProcessSandbox, policy: EmbeddedPolicy, count: int
 ) -> list[Demonstration]:
-    return Demonstrator(policy.codec, sandbox, stream(0, "d")).demonstrations(suite.sft, count)
+    return Demonstrator(policy.codec, sandbox, stream(0, "d")).demonstrations(suite.sft, count, 192)
 
 
 def test_likelihood_rises_and_is_reproducible(suite: Suite, sandbox: ProcessSandbox) -> None:
     def train() -> tuple[EmbeddedPolicy, float, float]:
         policy = Gru(size="xs").build(ListFunctions(), sandbox, 0)
-        result = warm_start(policy, demonstrations(suite, sandbox, policy, 320), 2, stream(0, "o"))
+        result = warm_start(policy, demonstrations(suite, sandbox, policy, 320), 2, stream(0, "o"), 8e-3)
         assert result.updates == 40
         return policy, result.first_nll, result.last_nll
 

@@ -44,8 +44,8 @@ def test_gradient_is_the_plain_policy_gradient(
     (-(column * view.logprobs * view.mask).sum() / view.mask.sum()).backward()
     expected = [p.grad.clone() for p in policy.network.parameters() if p.grad is not None]
     policy.network.zero_grad()
-    updater = Updater(policy, PolicyGradient(lr=1e-12, grad_clip=1e9), TokenMean())
-    updater.update(trajectories, tasks, ADVANTAGES, CODES)
+    updater = Updater(policy, PolicyGradient(lr=1e-12, grad_clip=1e9), TokenMean(), 10, 0)
+    updater.update(trajectories, tasks, ADVANTAGES, CODES, 0)
     for parameter, gradient in zip(policy.network.parameters(), expected, strict=True):
         assert parameter.grad is not None
         torch.testing.assert_close(parameter.grad, gradient, atol=1e-6, rtol=1e-4)
@@ -55,7 +55,9 @@ def test_measures(policy: EmbeddedPolicy, batch: tuple[list[Trajectory], list[Ta
     trajectories, tasks = batch
     with torch.no_grad():
         view = policy.logprobs(trajectories, tasks)
-    stats = Updater(policy, PolicyGradient(), TokenMean()).update(trajectories, tasks, ADVANTAGES, CODES)
+    stats = Updater(policy, PolicyGradient(), TokenMean(), 10, 0).update(
+        trajectories, tasks, ADVANTAGES, CODES, 0
+    )
     lengths = np.array([t.gen_tokens for t in trajectories])
     # the surrogate's value at ratio 1 is the token-weighted mean of -A
     assert stats.loss == pytest.approx(-(ADVANTAGES * lengths).sum() / lengths.sum(), abs=1e-6)
@@ -73,8 +75,8 @@ def test_an_update_raises_what_has_a_positive_advantage(
     trajectories, tasks = batch
     before = policy.logprobs(trajectories, tasks).logprobs.detach().sum(1)
     advantages = np.array([1.0, -1.0, 0, 0, 0, 0, 0, 0])
-    updater = Updater(policy, PolicyGradient(lr=1e-3), TokenMean())
-    updater.update(trajectories, tasks, advantages, CODES)
+    updater = Updater(policy, PolicyGradient(lr=1e-3), TokenMean(), 10, 0)
+    updater.update(trajectories, tasks, advantages, CODES, 0)
     change = policy.logprobs(trajectories, tasks).logprobs.detach().sum(1) - before
     assert float(change[0] - change[1]) > 0
 
@@ -84,4 +86,6 @@ def test_divergence_is_told(policy: EmbeddedPolicy, batch: tuple[list[Trajectory
     with torch.no_grad():
         next(policy.network.parameters()).fill_(float("nan"))
     with pytest.raises(DivergedError, match="loss nan, gradient norm nan"):
-        Updater(policy, PolicyGradient(), TokenMean()).update(trajectories, tasks, ADVANTAGES, CODES)
+        Updater(policy, PolicyGradient(), TokenMean(), 10, 0).update(
+            trajectories, tasks, ADVANTAGES, CODES, 0
+        )
