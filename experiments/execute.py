@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,8 +15,9 @@ from experiments.attempts import Attempt
 from experiments.build import LiveRun, build_run
 from experiments.environment import describe
 from experiments.schema import RunConfig, from_record
-from gagar_core.errors import DivergedError
+from gagar_core.errors import DivergedError, StoppedError
 from gagar_core.records import RunFolder, publish_once, to_json
+from gagar_core.training import checkpoint
 from gagar_core.training.evaluate import audit_counts
 
 Progress = Callable[[dict[str, Any]], None]
@@ -23,9 +26,12 @@ Progress = Callable[[dict[str, Any]], None]
 def execute(folder: Path, attempt: int, progress: Progress = lambda line: None) -> dict[str, Any]:
     """Run the configuration in ``folder/config.json`` as attempt ``attempt``; return its result.
 
-    Writes tables and, at the end, ``result.json``; the caller (the parent process) writes the exit file. One
-    that diverges has a result too: ``status`` is then ``diverged``, naming the step. Raises ``GagarError``
-    for faults a user can act on. ``progress`` is told a few figures after every step.
+    Goes on from the newest complete checkpoint of an earlier attempt. Writes tables and, at the end,
+    ``result.json``; the caller (the parent process) writes the exit file. One that diverges has a result
+    too: ``status`` is then ``diverged``, naming the step. ``progress`` is told a few figures after every step.
+
+    Raises ``StoppedError`` after SIGTERM or SIGUSR2, with a checkpoint on disk, and other ``GagarError`` for
+    faults a user can act on.
     """
     run = RunFolder(folder)
     config = from_record(run.config["config"])
@@ -34,7 +40,7 @@ def execute(folder: Path, attempt: int, progress: Progress = lambda line: None) 
     live = build_run(config, folder, run.run_id, attempt)
     try:
         publish_once(folder / "meta.json", to_json(describe(config, live)))
-        outcome = _loop(config, live, Attempt(folder, attempt), progress)
+        outcome = Loop(config, live, Attempt(folder, attempt), run.run_id).run(progress)
     finally:
         live.close()
     result = outcome | {"attempt": attempt, "run_id": run.run_id}
@@ -42,44 +48,107 @@ def execute(folder: Path, attempt: int, progress: Progress = lambda line: None) 
     return result
 
 
-def _loop(config: RunConfig, live: LiveRun, attempt: Attempt, progress: Progress) -> dict[str, Any]:
-    budget = config.budget
-    scores = {0: _evaluate(live, 0)}
-    status, reason, step = "finished", "", 0
-    try:
-        for step in range(budget.steps):
-            line = _step(live, step)
-            done = step + 1
-            if done == budget.steps or (budget.eval_every and done % budget.eval_every == 0):
-                scores[done] = _evaluate(live, done)
-                line["held_out_pass"] = scores[done]["held_out_pass"]
-            with live.clock.phase("record"):
-                live.writer.end_step()
-            shown: dict[str, Any] = {"step": done, "steps": budget.steps, **line}
-            attempt.beat(shown)
-            progress(shown)
-    except DivergedError as err:
-        status, reason = "diverged", f"at step {step}: {err}"
-    live.writer.flush()
-    return {
-        "status": status,
-        "reason": reason,
-        "steps": max(scores),
-        "first": scores[0],
-        "last": scores[max(scores)],
-    }
+class Loop:
+    """The steps of one attempt, with evaluations, records and checkpoints between them."""
+
+    def __init__(self, config: RunConfig, live: LiveRun, attempt: Attempt, run_id: str) -> None:
+        self._config = config
+        self._live = live
+        self._attempt = attempt
+        self._run_id = run_id
+        self._scores: dict[str, dict[str, float]] = {}
+        self._stop = threading.Event()
+
+    def run(self, progress: Progress) -> dict[str, Any]:
+        """Train to the end, or until diverged or asked to stop."""
+        self._listen()
+        start = step = self._resume()
+        if start == 0:
+            self._evaluate(0)
+        status, reason = "finished", ""
+        try:
+            for step in range(start, self._config.budget.steps):
+                self._step(step, progress)
+        except DivergedError as err:
+            status, reason = "diverged", f"at step {step}: {err}"
+        self._live.writer.flush()
+        last = max(self._scores, key=int)
+        return {
+            "status": status,
+            "reason": reason,
+            "steps": int(last),
+            "first": self._scores["0"],
+            "last": self._scores[last],
+        }
+
+    def _listen(self) -> None:
+        """Take SIGTERM and SIGUSR2 as a wish to stop between two steps; only the main thread may."""
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGUSR2):
+                signal.signal(number, lambda *_: self._stop.set())
+
+    def _resume(self) -> int:
+        """Put back the newest checkpoint; returns the step to go on with."""
+        found = checkpoint.newest(self._attempt.folder, self._run_id)
+        if found is None:
+            return 0
+        checkpoint.restore(found, self._live.policy.network, self._live.updater.optimiser)
+        self._scores = found.state["scores"]
+        return found.step
+
+    def _checkpoint(self, step: int) -> None:
+        """Everything up to ``step`` is on disk once this returns; records first, manifest last."""
+        live = self._live
+        live.writer.flush()
+        checkpoint.save(
+            self._attempt.folder,
+            self._run_id,
+            self._attempt.number,
+            step,
+            live.policy.network,
+            live.updater.optimiser,
+            {"scores": self._scores},
+        )
+
+    def _step(self, step: int, progress: Progress) -> None:
+        budget, live, done = self._config.budget, self._live, step + 1
+        line: dict[str, Any] = {"step": done, "steps": budget.steps, **_train(live, step)}
+        if done == budget.steps or (budget.eval_every and done % budget.eval_every == 0):
+            line["held_out_pass"] = self._evaluate(done)["held_out_pass"]
+        with live.clock.phase("record"):
+            live.writer.end_step()
+        every, last = self._config.checkpoint_every, done == budget.steps
+        if not last and (self._stop.is_set() or (every and done % every == 0)):
+            self._checkpoint(done)
+        self._attempt.beat(line)
+        progress(line)
+        if self._stop.is_set() and not last:
+            msg = f"stopped by a signal after step {done} of {budget.steps}; the next attempt goes on there"
+            raise StoppedError(msg)
+
+    def _evaluate(self, updates: int) -> dict[str, float]:
+        with self._live.clock.paused():
+            rows = self._live.evaluation.rows(self._live.policy)
+        self._live.writer.add("evals", updates, rows)
+        self._scores[str(updates)] = {
+            "held_out_pass": float(np.mean([row["passed"] for row in rows])),
+            "held_out_audit_pass": float(np.mean([row["audit_passed"] for row in rows])),
+            "tokens": float(np.mean([row["gen_tokens"] + row["obs_tokens"] for row in rows])),
+            "test_runs": float(np.mean([row["test_runs"] for row in rows])),
+        }
+        return self._scores[str(updates)]
 
 
-def _step(live: LiveRun, step: int) -> dict[str, Any]:
+def _train(live: LiveRun, step: int) -> dict[str, float]:
     """One training step with its records; returns the figures of the progress line."""
     started = time.perf_counter()
-    before = vars_of(live.sandbox.counters)
+    before = _counted(live.sandbox.counters)
     data = live.trainer.run_step(step)
     # audits are measured after the update and go into the records only
     flat = [(t, group.task) for group in data.groups for t in group.trajectories]
     with live.clock.phase("record"):
         audits = audit_counts([t for t, _ in flat], [task for _, task in flat], live.sandbox)
-        spent = vars_of(live.sandbox.counters)
+        spent = _counted(live.sandbox.counters)
         extra: dict[str, Any] = {f"sandbox_{name}": spent[name] - before[name] for name in before}
     seconds = live.clock.take()
     extra |= {"lr": live.updater.lr_at(step), "step_s": time.perf_counter() - started, **seconds}
@@ -95,18 +164,6 @@ def _step(live: LiveRun, step: int) -> dict[str, Any]:
     }
 
 
-def vars_of(counters: Any) -> dict[str, int]:
+def _counted(counters: Any) -> dict[str, int]:
     """The sandbox counters that the ``steps`` table has columns for."""
     return {name: int(getattr(counters, name)) for name in ("calls", "cache_hits", "timeouts", "infra")}
-
-
-def _evaluate(live: LiveRun, updates: int) -> dict[str, float]:
-    with live.clock.paused():
-        rows = live.evaluation.rows(live.policy)
-    live.writer.add("evals", updates, rows)
-    return {
-        "held_out_pass": float(np.mean([row["passed"] for row in rows])),
-        "held_out_audit_pass": float(np.mean([row["audit_passed"] for row in rows])),
-        "tokens": float(np.mean([row["gen_tokens"] + row["obs_tokens"] for row in rows])),
-        "test_runs": float(np.mean([row["test_runs"] for row in rows])),
-    }

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from experiments.identity import default_names, default_of, presets
-from experiments.schema import CHOICES, RunConfig
+from experiments.schema import CHOICES, SCALARS, RunConfig
 from gagar_core.choices import field_docs
 from gagar_core.sandbox.settings import SandboxSettings
 
@@ -33,9 +33,7 @@ def help_text() -> str:
         lines.append(f"  algorithm={name:9} " + " ".join(f"{axis}={kind}" for axis, kind in chosen.items()))
     lines.append("\nFields of a run:")
     docs = field_docs(RunConfig)
-    lines += [
-        f"  {name:6} {docs[name]} (default {getattr(RunConfig, name)!r})" for name in ("seed", "root", "name")
-    ]
+    lines += [f"  {name:16} {docs[name]} (default {getattr(RunConfig, name)!r})" for name in SCALARS]
     for axis, named in CHOICES.items():
         lines.append(f"\n{axis}: {docs[axis]}")
         for name, cls in named.items():

@@ -11,7 +11,7 @@ from experiments.budgets import BUDGETS
 from experiments.tracking_choices import TRACKING
 from gagar_core.choices import CHOICES as LIBRARY_CHOICES
 from gagar_core.choices import choice_class
-from gagar_core.errors import ConfigError
+from gagar_core.errors import ConfigError, check_range, gather
 from gagar_core.sandbox.settings import SandboxSettings
 
 CHOICES: dict[str, dict[str, type[Any]]] = {**LIBRARY_CHOICES, "budget": BUDGETS, "tracking": TRACKING}
@@ -20,7 +20,7 @@ CHOICES: dict[str, dict[str, type[Any]]] = {**LIBRARY_CHOICES, "budget": BUDGETS
 CONFIG_EPOCH = 1
 """Raised when a default or a setting changes its meaning, so that old and new runs never share an id."""
 
-BOOKKEEPING = ("root", "name", "tracking")
+BOOKKEEPING = ("root", "name", "tracking", "checkpoint_every")
 """Fields that do not change what a run finds out; they are not part of its identity."""
 
 
@@ -56,15 +56,18 @@ class RunConfig:
     """Limits of the programs that are run."""
     seed: int = 0
     """Seed block: SFT weights, task draw, data order and evaluation; >= 0."""
+    checkpoint_every: int = 10
+    """Steps between checkpoints, >= 0; 0 = only when the run is asked to stop."""
     root: str = "runs"
     """Folder under which everything is written."""
     name: str = "single"
     """Sweep folder below ``root`` that the run belongs to."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.seed, int) and self.seed < 0:
-            msg = f"seed must be >= 0; got {self.seed}"
-            raise ConfigError(msg)
+        gather(
+            [*check_range("seed", self.seed, 0), *check_range("checkpoint_every", self.checkpoint_every, 0)],
+            headline="invalid run",
+        )
 
 
 SANDBOX_BOOKKEEPING = (
@@ -72,6 +75,9 @@ SANDBOX_BOOKKEEPING = (
     "recycle", "log",
 )  # fmt: skip
 """Sandbox settings that do not change what a program returns."""
+
+SCALARS = ("seed", "checkpoint_every", "root", "name")
+"""Fields of a run that are no choice."""
 
 AXES = tuple(f.name for f in fields(RunConfig) if f.name in CHOICES)
 
@@ -94,7 +100,7 @@ def to_record(config: RunConfig) -> dict[str, Any]:
             f.name: getattr(settings, f.name) for f in fields(settings)
         }
     record["sandbox"] = {f.name: getattr(config.sandbox, f.name) for f in fields(config.sandbox)}
-    return record | {"seed": config.seed, "root": config.root, "name": config.name}
+    return record | {name: getattr(config, name) for name in SCALARS}
 
 
 def from_record(record: dict[str, Any]) -> RunConfig:
@@ -104,7 +110,7 @@ def from_record(record: dict[str, Any]) -> RunConfig:
         settings = dict(record[axis])
         parts[axis] = choice_class(axis, settings.pop("kind"), CHOICES)(**settings)
     parts["sandbox"] = SandboxSettings(**record["sandbox"])
-    return RunConfig(**parts, seed=record["seed"], root=record["root"], name=record["name"])
+    return RunConfig(**parts, **{name: record[name] for name in SCALARS if name in record})
 
 
 __all__ = [

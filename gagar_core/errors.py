@@ -6,6 +6,7 @@
     ├── RecordsError            a run folder is missing, torn, or of another version
     ├── ArtifactError           a prerequisite (SFT weights, grader snapshot) cannot be built or read
     ├── SandboxError            the sandbox cannot start, or its level is not good enough
+    ├── StoppedError            a signal ended a run between two steps, after a checkpoint was written
     ├── DivergedError           training produced a non-finite loss or gradient; names the step
     └── LaunchError             a scheduler or worker process refused; carries its own words
 
@@ -44,6 +45,10 @@ class SandboxError(GagarError):
 
 class DivergedError(GagarError):
     """A non-finite loss, gradient or parameter ended a run."""
+
+
+class StoppedError(GagarError):
+    """A run was asked to stop and did, after writing a checkpoint."""
 
 
 class LaunchError(GagarError):

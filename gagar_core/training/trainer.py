@@ -92,7 +92,10 @@ class Trainer:
         passed = np.array([trajectory.passed for trajectory in trajectories])
         lengths = np.array([trajectory.gen_tokens for trajectory in trajectories], dtype=np.float64)
         codes = np.array([position for position, _ in data.rows], dtype=np.int64)
-        data.rewards = parts.shaping.shape(passed.astype(np.float64), passed, codes, lengths)
+        grades = self._grades(data)
+        data.rewards = parts.shaping.shape(
+            passed.astype(np.float64), passed, codes, lengths, grades.get("scores")
+        )
         data.advantages = compute_advantages(
             data.rewards,
             codes.tolist(),
@@ -101,7 +104,7 @@ class Trainer:
             weighting=parts.weighting,
             passed=passed,
             lengths=lengths,
-            **self._grades(data),
+            **grades,
         )
 
     def _grades(self, data: StepData) -> dict[str, Any]:

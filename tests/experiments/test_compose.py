@@ -14,7 +14,7 @@ from gagar_core.errors import ConfigError
         (["trainer.lrr=1"], ["lrr", "fields of PolicyGradient: lr, beta1"]),
         (["trainer.lr=fast"], ["'fast'", "trainer.lr", "Float"]),
         (["seed=1.5"], ["1.5", "seed", "Integer"]),
-        (["seed=-1"], ["seed must be >= 0; got -1"]),
+        (["seed=-1"], ["seed must be in [0, inf); got -1"]),
         (["no_such_axis=1"], ["no_such_axis", "axes: estimator, redistribution"]),
         (["nonsense"], ["nonsense"]),
         (["weighting.floor=2"], ["floor must be in (0, 1]; got 2"]),
