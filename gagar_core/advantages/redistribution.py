@@ -169,8 +169,7 @@ class Redistribution:
         weights = self._effective(weights, rows)
         result.reason = self._reasons(weights, rows)
         if (result.reason == ACTED).any():
-            missing = np.isnan(weights)  # their groups are idle; a number keeps NaN out of the arithmetic
-            self._act(result, base, np.where(missing, 1.0, weights) if missing.any() else weights, rows)
+            self._act(result, base, weights, rows)
         if self.all_pass == "leave_one_out":
             self._leave_one_out(result, base, weights, rows)
         if self.group_size:

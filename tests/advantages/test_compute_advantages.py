@@ -88,9 +88,9 @@ def test_nonfinite_policies():
 
 def test_as_fail_leaves_the_callers_verdicts_alone():
     passed = np.array([True, True, False])
-    one_group(
-        [1, NAN, 0], DrGrpo(nonfinite="as_fail"), redistribution=RESCALE, weights=[1, 1, 1], passed=passed
-    )
+    estimator = DrGrpo(nonfinite="as_fail")
+    result = one_group([1, NAN, 0], estimator, redistribution=RESCALE, weights=[1, 0.5, 1], passed=passed)
+    assert result.fallback.tolist() == ["single pass"]
     assert passed.tolist() == [True, True, False]
 
 
