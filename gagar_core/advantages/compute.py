@@ -99,53 +99,60 @@ def compute_advantages(
     InputError
         Shapes, grades or lengths that cannot be meant; the message names rows and groups.
     """
-    inputs = read_inputs(
-        rewards,
-        group_ids,
-        passed=passed,
-        valid=valid,
-        lengths=lengths,
-        ranks=ranks,
-        tiers=tiers,
-        scores=scores,
-        weights=weights,
-    )
+    grades = {"ranks": ranks, "tiers": tiers, "scores": scores, "weights": weights}
+    inputs = read_inputs(rewards, group_ids, passed=passed, valid=valid, lengths=lengths, grades=grades)
     redistribution = NoRedistribution() if redistribution is None else redistribution
     verdicts = _verdicts(inputs, redistribution)
     _check_lengths(inputs, estimator, redistribution, weighting)
-    whole, member = inputs, None
+    codes, member = inputs.codes, None
     if sessions is not None:
-        trajectories = read_sessions(inputs, sessions)
-        inputs, member = merge_sessions(inputs, trajectories), trajectories.member
-        verdicts = None if verdicts is None else verdicts[trajectories.first]
+        inputs, verdicts, member = _merge(inputs, verdicts, sessions)
     used, verdicts = _apply_nonfinite(inputs, estimator, verdicts)
-    kept = None if used.all() else np.flatnonzero(used)
-    size = len(inputs.rewards)
-    if kept is not None:
-        inputs = inputs.take(kept)
-        verdicts = None if verdicts is None else verdicts[kept]
+    rows = _Rows(used, member)
+    if rows.kept is not None:
+        inputs, verdicts = inputs.take(rows.kept), None if verdicts is None else verdicts[rows.kept]
     base = _base(inputs, estimator)
     done = _redistribute(inputs, base, redistribution, weighting, verdicts)
-
-    def spread(values: Floats, fill: float) -> Floats:
-        if kept is not None:
-            full = np.full(size, fill)
-            full[kept] = values
-            values = full
-        return values if member is None else values[member]
-
     return AdvantageResult(
-        advantages=spread(done.advantages, 0.0),
-        base=spread(base, 0.0),
-        weights=spread(done.weights, 1.0) if done.weights.flags.writeable else np.ones(len(whole.codes)),
-        used=used if member is None else used[member],
-        codes=whole.codes,
-        groups=whole.labels,
+        advantages=rows.spread(done.advantages, 0.0),
+        base=rows.spread(base, 0.0),
+        weights=rows.spread(done.weights, 1.0),
+        used=used.copy() if member is None else used[member],
+        codes=codes,
+        groups=inputs.labels,
         lambda_=done.lambda_,
         capped=done.capped,
         fallback=np.array(REASONS, dtype=object)[done.reason],
         positive_mass_kept=done.positive_mass_kept,
     )
+
+
+class _Rows:
+    """Which trajectories take part, and which trajectory each given row belongs to (None = its own)."""
+
+    def __init__(self, used: Bools, member: Ints | None) -> None:
+        self._size = len(used)
+        self._member = member
+        self.kept = None if used.all() else np.flatnonzero(used)
+
+    def spread(self, values: Floats, fill: float) -> Floats:
+        """Values of the trajectories that take part, given to every row; ``fill`` elsewhere."""
+        if self.kept is not None:
+            full = np.full(self._size, fill)
+            full[self.kept] = values
+            values = full
+        if self._member is not None:
+            return values[self._member]
+        return values if values.flags.writeable else values.copy()
+
+
+def _merge(
+    inputs: Inputs, verdicts: Bools | None, labels: Sequence[Hashable]
+) -> tuple[Inputs, Bools | None, Ints]:
+    """One row per trajectory, and the trajectory of each given row."""
+    sessions = read_sessions(inputs, labels)
+    merged = None if verdicts is None else verdicts[sessions.first]
+    return merge_sessions(inputs, sessions), merged, sessions.member
 
 
 def _verdicts(inputs: Inputs, redistribution: Any) -> Bools | None:

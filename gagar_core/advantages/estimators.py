@@ -60,8 +60,9 @@ class Centred:
 def centre(rewards: Floats, codes: Ints, num_groups: int) -> Centred:
     """Rewards minus their group mean, exactly 0 in groups of equal rewards.
 
-    Groups that hold anything but 0 and 1 are shifted by one of their own rewards first: the mean of the
-    differences is then as exact as the spread allows, however far from 0 the rewards lie.
+    Groups that hold anything but 0 and 1 are shifted by one of their own rewards first: equal rewards become
+    exact zeros, and the mean of the differences is as exact as the spread allows, however far from 0 the
+    rewards lie. Sums of 0 and 1 are exact as they are, in any order.
     """
     last = group_last(rewards, codes, num_groups)
     mixed = group_any(rewards != last.take(codes), codes, num_groups)
@@ -72,10 +73,7 @@ def centre(rewards: Floats, codes: Ints, num_groups: int) -> Centred:
         last[~group_any(unusual, codes, num_groups)] = 0.0
         shifted = rewards - last.take(codes)
     mean = group_sum(shifted, codes, num_groups) / np.maximum(size, 1)
-    values = shifted - mean.take(codes)
-    if not mixed.all():
-        values[np.flatnonzero(~mixed.take(codes))] = 0.0
-    return Centred(values, size, mixed)
+    return Centred(shifted - mean.take(codes), size, mixed)
 
 
 def deviation(centred: Centred, codes: Ints, ddof: int) -> Floats:

@@ -93,9 +93,10 @@ def group_any(flags: Bools, codes: Ints, num_groups: int) -> Bools:
 
 
 def group_max(values: Floats, codes: Ints, num_groups: int) -> Floats:
-    """Largest value of each group (G,), -inf for an empty group."""
+    """Largest value of each group (G,), -inf for an empty group, NaN for one that holds a NaN."""
     largest = np.full(num_groups, -np.inf)
-    np.maximum.at(largest, codes, values)
+    with np.errstate(invalid="ignore"):
+        np.maximum.at(largest, codes, values)
     return largest
 
 

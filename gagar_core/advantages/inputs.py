@@ -13,7 +13,6 @@ from gagar_core.advantages.groups import code_groups, group_sum
 from gagar_core.errors import InputError, gather
 from gagar_core.protocols import Bools, Floats, Ints
 
-GRADES = ("ranks", "tiers", "scores", "weights")
 _SHOWN = 5
 
 
@@ -63,11 +62,11 @@ def read_inputs(
     passed: ArrayLike | None,
     valid: ArrayLike | None,
     lengths: ArrayLike | None,
-    **grades: ArrayLike | None,
+    grades: dict[str, ArrayLike | None],
 ) -> Inputs:
     """Turn what was handed in into arrays of one length, or raise ``InputError`` with every fault."""
     codes, labels = code_groups(group_ids)
-    numbers = {"rewards": rewards, "lengths": lengths, **{name: grades.get(name) for name in GRADES}}
+    numbers = {"rewards": rewards, "lengths": lengths, **grades}
     faults: list[str] = []
     arrays: dict[str, Any] = {}
     for readers, values in ((_floats, numbers), (_bools, {"passed": passed, "valid": valid})):
@@ -80,7 +79,7 @@ def read_inputs(
         arrays.get("valid", np.ones(len(codes), np.bool_)),
         arrays.get("passed"),
         arrays.get("lengths"),
-        {name: arrays[name] for name in GRADES if name in arrays},
+        {name: arrays[name] for name in grades if name in arrays},
     )
 
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gagar_core.advantages.redistribution import Acting, Gain, Redistribution, Rule, rescale_factor
+from gagar_core.advantages.groups import group_max
+from gagar_core.advantages.redistribution import Acting, Gain, Redistribution, Rule
 from gagar_core.errors import check_choice, check_range
-from gagar_core.protocols import Floats
+from gagar_core.protocols import Bools, Floats
 
 
 @dataclass(kw_only=True)
@@ -40,19 +41,38 @@ class ShareCap(Redistribution):
         return Rule(self.conserve, self.negative_pass, recentre_capped=False)
 
     def _gain(self, acting: Acting, total: Floats) -> Gain:
-        factor, lambda_, weights = rescale_factor(acting, total)
-        first, codes = factor, acting.codes
-        full = np.zeros(len(weights), np.bool_)
+        full = np.zeros(len(acting.weights), np.bool_)
+        lambda_ = np.ones(acting.num_groups)
         # Each round fills at least one more row, and filling raises the factor of the others.
-        while (over := ~full & (factor.take(codes) * weights > self.gain_max)).any():
-            full |= over
+        while True:
             left = total - self.gain_max * acting.mass(np.where(full, acting.positive, 0.0))
-            open_ = acting.mass(np.where(full, 0.0, weights * acting.positive))
-            factor = np.divide(np.maximum(left, 0.0), open_, out=factor.copy(), where=open_ > 0.0)
-        lambda_ *= np.divide(factor, first, out=np.ones(acting.num_groups), where=first > 0.0)
+            gains = _spread(acting, full, np.maximum(left, 0.0), lambda_)
+            over = ~full & (gains > self.gain_max)
+            if not over.any():
+                break
+            full |= over
         capped = np.zeros(acting.num_groups, np.bool_)
-        capped[codes[full]] = True
-        return Gain(np.where(full, self.gain_max, factor.take(codes) * weights), lambda_, capped)
+        capped[acting.codes[full]] = True
+        return Gain(np.where(full, self.gain_max, gains), lambda_, capped)
+
+
+def _spread(acting: Acting, full: Bools, left: Floats, lambda_: Floats) -> Floats:
+    """Gains (P,) that give each group's ``left`` mass to its rows that are not full; updates λ in place.
+
+    Weights are divided by their group's largest among those rows, so that tiny ones do not leave the range.
+    """
+    largest = np.finfo(np.float64).max
+    weights = np.where(full | ~(acting.positive > 0.0), 0.0, acting.weights)
+    unit = group_max(weights, acting.codes, acting.num_groups)
+    unit = np.where(unit > 0.0, unit, 1.0)
+    weights = weights / unit.take(acting.codes)
+    room = acting.mass(weights * acting.positive)
+    some = room > 0.0
+    with np.errstate(over="ignore"):
+        factor = np.divide(left, room, out=np.zeros(acting.num_groups), where=some)
+        factor = np.minimum(factor, largest)
+        lambda_[some] = np.minimum(factor / unit, largest)[some]
+    return factor.take(acting.codes) * weights
 
 
 @dataclass(kw_only=True)

@@ -88,9 +88,9 @@ def test_nonfinite_policies():
 
 def test_as_fail_leaves_the_callers_verdicts_alone():
     passed = np.array([True, True, False])
-    one_group(
-        [1, NAN, 0], DrGrpo(nonfinite="as_fail"), redistribution=RESCALE, weights=[1, 1, 1], passed=passed
-    )
+    estimator = DrGrpo(nonfinite="as_fail")
+    result = one_group([1, NAN, 0], estimator, redistribution=RESCALE, weights=[1, 0.5, 1], passed=passed)
+    assert result.fallback.tolist() == ["single pass"]
     assert passed.tolist() == [True, True, False]
 
 
@@ -174,12 +174,19 @@ def test_uniform_weighting_and_no_redistribution_return_the_base_bits():
 
 
 def test_results_never_share_memory_with_inputs():
-    rewards, weights = np.array([1.0, 1, 0]), np.array([1.0, 0.5, 1])
+    given = {
+        "rewards": np.array([1.0, 1, 0]),
+        "weights": np.array([1.0, 0.5, 1]),
+        "valid": np.ones(3, bool),
+        "passed": np.array([True, True, False]),
+    }
     for estimator in (Reinforce(), lambda r, codes, groups, lengths: r):
-        result = one_group(rewards, estimator, redistribution=RESCALE, weights=weights)
-        for name in ("advantages", "base", "weights"):
-            assert not np.shares_memory(getattr(result, name), rewards)
-            assert not np.shares_memory(getattr(result, name), weights)
+        for redistribution in (RESCALE, None):
+            result = one_group(estimator=estimator, redistribution=redistribution, **given)
+            for name in ("advantages", "base", "weights", "used"):
+                found = getattr(result, name)
+                assert found.flags.writeable
+                assert not any(np.shares_memory(found, array) for array in given.values())
 
 
 # Labels

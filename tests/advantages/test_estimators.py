@@ -96,6 +96,16 @@ def test_singleton_policies(cls):
         cls(singleton="error").advantages(np.array([0.7]), np.array([0]), 1, None)
 
 
+def test_binary_groups_keep_their_bits_beside_shaped_ones():
+    for order in ([0, 1, 2], [2, 1, 0]):
+        rewards = np.array([0.0, 0.0, 1.0])[order]
+        for estimator in (DrGrpo(), Grpo(), Rloo()):
+            alone = advantages(rewards, estimator)
+            beside = advantages([*rewards, 0.3, -0.7], estimator, list("aaabb"))[:3]
+            assert alone.tolist() == beside.tolist()
+            assert sorted(alone) == sorted(advantages([0.0, 0.0, 1.0], estimator))
+
+
 def test_raw_singleton_of_grpo_is_divided_by_one_plus_eps():
     assert advantages([0.7], Grpo(singleton="raw", eps=1e-6))[0] == 0.7 / (1 + 1e-6)
 

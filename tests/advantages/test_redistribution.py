@@ -165,6 +165,34 @@ def test_weights_that_vanish_are_reported():
     assert tiny_base.advantages.tolist() == tiny_base.base.tolist()
 
 
+def test_tiny_weights_beside_a_pass_without_positive_base():
+    rewards, passed = [1, 0.9, 0.1, 0], [1, 1, 1, 0]
+    result = run(rewards, SumPreserving(), [1e-320, 1e-321, 1, NAN], passed=passed)
+    assert result.fallback.tolist() == [""]
+    assert result.advantages[:2].sum() == pytest.approx(0.9, rel=1e-13)
+    assert result.advantages[2:].tolist() == result.base[2:].tolist()
+
+
+def test_a_rescale_beyond_every_float_keeps_the_base():
+    for rule in (SumPreserving(), Paper()):
+        result = run([1, 1, 0], rule, [1e-320, 1, NAN], lambda *_: np.array([1e200, 1e-200, -1.0]))
+        assert result.fallback.tolist() == ["weights too small to rescale"]
+        assert result.advantages.tolist() == [1e200, 1e-200, -1.0]
+
+
+def test_recentring_one_group_leaves_every_bit_of_the_others():
+    base = np.array([0.25, 0.25, 0.25, -0.75, -0.0, 0.0])
+    result = compute_advantages(
+        [1, 1, 1, 0, 1, 0],
+        list("aaaabb"),
+        estimator=lambda *_: base,
+        redistribution=Paper(),
+        weights=[1, 0.2, 0.2, 1, 1, 1],
+    )
+    assert result.capped.tolist() == [True, False]
+    assert np.signbit(result.advantages[4])
+
+
 def test_start_step_and_ramp_become_shrink():
     for cls in (SumPreserving, Paper, ShareCap, DownweightOnly):
         rule = cls(shrink=0.2, start_step=10, ramp=3)
@@ -223,6 +251,7 @@ def test_all_pass_groups_can_be_ranked_against_each_other():
         ([0, 0, 0], [NAN] * 3, None),
         ([1, 1, 0], [1, 0.5, NAN], None),  # mixed: the ordinary rule
         ([1, 0.9, 1], [1, 0.5, 0.2], [1, 1, 1]),  # shaped, so the base already teaches: the ordinary rule
+        ([1, 0.9, 1], [0.5, 0.5, 0.5], [1, 1, 1]),
     ],
 )
 def test_leave_one_out_touches_flat_all_pass_groups_only(rewards, weights, passed):

@@ -94,6 +94,18 @@ def test_average_ties_share_what_they_span():
         assert weigh(weighting, ranks=[2, 1, 2, 2, 9]).sum() == pytest.approx(whole, abs=1e-14)
 
 
+def test_rounding_of_a_tied_block_never_lifts_it_over_a_better_rank():
+    weights = weigh(TopK(top=1, floor=0.2), ranks=[1, 2, 3, 3, 3])
+    assert (0.2 + 0.2 + 0.2) / 3 > 0.2
+    assert weights.tolist() == [1, 0.2, 0.2, 0.2, 0.2]
+
+
+def test_enormous_ranks_are_only_an_order():
+    np.testing.assert_allclose(weigh(Linear(floor=0.1), ranks=[1e300, -1e300, 5]), [0.1, 1, 0.55])
+    assert weigh(Linear(), ranks=[1e300, 1e300]).tolist() == [1, 1]
+    np.testing.assert_allclose(weigh(Linear(floor=0.1), ranks=[2.0**62, 2.0**62 + 2**20]), [1, 0.1])
+
+
 def test_dense_ties_count_as_one_candidate():
     np.testing.assert_allclose(
         weigh(Linear(floor=0.1, ties="dense"), ranks=[1, 2, 2, 3]), [1, 0.55, 0.55, 0.1]
