@@ -1,6 +1,6 @@
 """What a candidate sees of the file system, and how its remains are removed."""
 
-# ruff: noqa: PTH102, PTH103, PTH104, PTH106, PTH110, PTH112, PTH120, PTH208, PTH211
+# ruff: noqa: PTH102, PTH104, PTH106, PTH110, PTH112, PTH120, PTH208, PTH211
 from __future__ import annotations
 
 import fcntl

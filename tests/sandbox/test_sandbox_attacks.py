@@ -76,7 +76,9 @@ def readable_python() -> str | None:
 def _runs_for_everybody(path: str) -> bool:
     check = "import sys; sys.exit(sys.version_info < (3, 11))"
     try:
-        run = subprocess.run([path, "-S", "-c", check], user=ORDINARY, group=ORDINARY, extra_groups=[], cwd="/")
+        run = subprocess.run(
+            [path, "-S", "-c", check], user=ORDINARY, group=ORDINARY, extra_groups=[], cwd="/"
+        )
     except OSError:
         return False
     return run.returncode == 0
