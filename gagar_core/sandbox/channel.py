@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import select
 import time
+from collections.abc import Callable
 from typing import Any
 
 from gagar_core.sandbox import wire
@@ -21,8 +22,12 @@ class StoppedError(Exception):
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(reason, detail)
         self.reason = reason
-        """cpu, wall, ended, or violation."""
+        """cpu, wall, files, ended, or violation."""
         self.detail = detail
+
+
+def _never() -> bool:
+    return False
 
 
 def cpu_clock(pid: int) -> float:
@@ -49,6 +54,8 @@ class Channel:
         self.requests, self.answers = requests, answers
         self.frame_limit = frame_limit
         self.pid = 0
+        self.overfull: Callable[[], bool] = _never
+        """Whether the program has written more files than it may, where the kernel does not see to that."""
         self._buffer = bytearray()
         os.set_blocking(requests, False)
         os.set_blocking(answers, False)
@@ -102,6 +109,8 @@ class Channel:
     def _check_clocks(self, cpu_limit: float, wall_limit: float) -> None:
         if cpu_clock(self.pid) > cpu_limit:
             raise StoppedError("cpu")
+        if self.overfull():
+            raise StoppedError("files")
         if time.monotonic() > wall_limit and not is_runnable(self.pid):
             raise StoppedError("wall")
 

@@ -232,9 +232,7 @@ class _Folders:
         if may_become(self.limits.uids, readable):
             become(self.limits.uids)
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
-        parent = "/dev/shm" if os.access("/dev/shm", os.W_OK | os.X_OK) else "/tmp"
-        self.scratch = f"{parent}/gagar-sandbox-{os.urandom(8).hex()}"
-        os.mkdir(self.scratch, 0o700)
+        self.scratch = filesystem.locked_scratch()
         self._zygote = os.getpid()
 
     def fork(self) -> int:

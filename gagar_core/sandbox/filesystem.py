@@ -1,8 +1,9 @@
 """What a candidate sees of the file system, and how its remains are removed."""
 
-# ruff: noqa: PTH102, PTH103, PTH106, PTH110, PTH112, PTH120, PTH208, PTH211
+# ruff: noqa: PTH102, PTH104, PTH106, PTH110, PTH112, PTH120, PTH208, PTH211
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 
@@ -12,6 +13,8 @@ WORKSPACE = "/work"
 """Where a candidate may write, inside a private root."""
 INODES = 2000
 _MOUNT_POINTS = ("/mnt", "/media", "/srv", "/opt", "/run", "/var/tmp", "/tmp")
+_SCRATCH_PARENTS = ("/dev/shm", "/tmp")
+_SCRATCH_PREFIX = "gagar-sandbox-"
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
 
 
@@ -65,7 +68,7 @@ def _show(base: str, path: str) -> None:
     if not os.path.lexists(base + real):
         _bind(base, real)
     if real != path:
-        os.makedirs(os.path.dirname(base + path), exist_ok=True)
+        _make_way(base, os.path.dirname(path))
         if not os.path.lexists(base + path):
             os.symlink(real, base + path)
 
@@ -73,11 +76,87 @@ def _show(base: str, path: str) -> None:
 def _bind(base: str, path: str) -> None:
     target = base + path
     if os.path.isdir(path):
-        os.makedirs(target, exist_ok=True)
+        _make_way(base, path)
     else:
-        os.makedirs(os.path.dirname(target), exist_ok=True)
+        _make_way(base, os.path.dirname(path))
         os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o600))
     kernel.mount(path, target, None, kernel.MS_BIND | kernel.MS_REC)
+
+
+def _make_way(base: str, path: str) -> None:
+    """Make the folders of ``path``: a way to walk, not to look around on."""
+    made = base
+    for name in path.strip("/").split("/"):
+        made += "/" + name
+        if not os.path.isdir(made):
+            os.mkdir(made, 0o711)
+
+
+def locked_scratch() -> str:
+    """Make a folder for workspaces, on memory if possible; it stays locked for as long as this process
+    lives."""
+    parent = next(p for p in (*_SCRATCH_PARENTS, ".") if os.access(p, os.W_OK | os.X_OK))
+    name = os.urandom(8).hex()
+    folder = f"{parent}/.{name}"  # renamed when locked: a sweep must not take it for abandoned
+    os.mkdir(folder, 0o700)
+    fcntl.flock(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), fcntl.LOCK_EX)
+    os.rename(folder, f"{parent}/{_SCRATCH_PREFIX}{name}")
+    return f"{parent}/{_SCRATCH_PREFIX}{name}"
+
+
+def sweep() -> None:
+    """Remove workspaces whose zygote has died together with its broker (nobody holds their lock)."""
+    for parent in _SCRATCH_PARENTS:
+        for name in os.listdir(parent) if os.access(parent, os.R_OK) else ():
+            if name.startswith(_SCRATCH_PREFIX):
+                _sweep_one(f"{parent}/{name}")
+
+
+def _sweep_one(folder: str) -> None:
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return  # another user's, or gone
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        wipe(folder)
+    except OSError:
+        return  # in use, or being swept by somebody else
+    finally:
+        os.close(descriptor)
+
+
+class Quota:
+    """Whether what lies below a folder has grown past a bound; cheap as long as the disk has not filled."""
+
+    def __init__(self, folder: str, limit_bytes: int) -> None:
+        self._folder, self._limit = folder, limit_bytes
+        self._before = os.statvfs(folder)
+
+    def exceeded(self) -> bool:
+        """Look at the file system's free space first, and at the files only if it has shrunk."""
+        now = os.statvfs(self._folder)
+        shrunk = (self._before.f_bavail - now.f_bavail) * now.f_frsize
+        if shrunk < self._limit and self._before.f_ffree - now.f_ffree < INODES:
+            return False
+        return self._measured()
+
+    def _measured(self) -> bool:
+        pending, size, entries = [self._folder], 0, 0
+        while pending:
+            try:
+                with os.scandir(pending.pop()) as found:
+                    for entry in found:
+                        entries += 1
+                        if entry.is_dir(follow_symlinks=False):
+                            pending.append(entry.path)
+                        else:
+                            size += entry.stat(follow_symlinks=False).st_size
+                        if size > self._limit or entries > INODES:
+                            return True
+            except OSError:
+                continue  # removed meanwhile
+        return False
 
 
 def wipe(folder: str) -> None:

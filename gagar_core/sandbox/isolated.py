@@ -62,6 +62,8 @@ def verdict(stop: StoppedError, usage: dict[str, Any]) -> CallResult:
     """What a program gets that stopped its child."""
     if stop.reason == "violation":
         return CallResult("violation", None, stop.detail)
+    if stop.reason == "files":
+        return CallResult("output", None, "wrote too many files")
     if stop.reason in ("cpu", "wall"):
         return CallResult("timeout", None, "no answer within the time limit")
     status = usage.get("status", 0)

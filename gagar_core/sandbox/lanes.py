@@ -18,7 +18,9 @@ from gagar_core.sandbox.settings import SandboxSettings
 from gagar_core.sandbox.zygotes import LevelError, Zygote, ZygoteLostError
 from gagar_core.types import CallResult, Program
 
-_INFRA = CallResult("infra", None, "the sandbox could not run the program")
+
+def _infra(loss: ZygoteLostError) -> CallResult:
+    return CallResult("infra", None, f"the sandbox could not run the program: {loss}"[:200])
 
 
 class Lane:
@@ -46,12 +48,12 @@ class Lane:
             yield from self._ready()
             yield from self.ask_all(child, job, again)
             yield from child.close()
-        except ZygoteLostError:
+        except ZygoteLostError as loss:
             self._lose()
             if again is not None:
                 again.append(job)
             else:
-                job.stop((yield from self._blame(job)))
+                job.stop((yield from self._blame(loss)))
 
     def _child(self, job: Job) -> Isolated | Judged:
         if job.mode == "judge":
@@ -69,8 +71,8 @@ class Lane:
                     return
                 job.stop(verdict(stop, child.usage))
 
-    def _blame(self, job: Job) -> Task[CallResult]:
-        """The zygote was lost twice under this program: whose fault is it?"""
+    def _blame(self, loss: ZygoteLostError) -> Task[CallResult]:
+        """The zygote was lost twice under a program: whose fault is it?"""
         probe = Job(Program("def f():\n    return 1\n", "f"), "calls", inputs=[[]])
         try:
             yield from self._ready()
@@ -79,8 +81,8 @@ class Lane:
             yield from child.close()
         except (StoppedError, ZygoteLostError):
             self._lose()
-            return _INFRA
-        return CallResult("violation", None, "ended the zygote") if result.value == 1 else _INFRA
+            return _infra(loss)
+        return CallResult("violation", None, "ended the zygote") if result.value == 1 else _infra(loss)
 
     def _ready(self) -> Task[None]:
         """Start the zygote, or replace one that has made many children."""
@@ -111,12 +113,12 @@ class Lane:
             except StoppedError:
                 yield from self.end_shared()
                 position = yield from self._past_suspect(jobs, position)
-            except ZygoteLostError:
+            except ZygoteLostError as loss:
                 self._lose()
                 losses += 1
                 if losses > 2:
                     for job in jobs[position:]:
-                        job.stop(_INFRA)
+                        job.stop(_infra(loss))
                     return
 
     def _past_suspect(self, jobs: list[Job], position: int) -> Task[int]:

@@ -52,12 +52,24 @@ class Choice:
     report: Report
 
 
+_FOUND: dict[str, Choice] = {}
+"""What this process has found already; a machine does not change while a process runs."""
+
+
 def choose(settings: SandboxSettings) -> Choice:
     """Find the strongest level whose every probe is blocked while its control bites.
 
-    A level asked for by name is tried alone. Raises ``SandboxError`` saying what the machine lacks if only
+    Probes once per process and kind of settings. A level asked for by name is tried alone. Raises ``SandboxError`` saying what the machine lacks if only
     ``rlimits`` is left and ``allow_no_isolation`` is off.
     """
+    asked = (settings.level, settings.allow_no_isolation, settings.memory_mb, settings.pretend, os.geteuid())
+    kind = repr(asked)
+    if kind not in _FOUND:
+        _FOUND[kind] = _chosen(settings)
+    return _FOUND[kind]
+
+
+def _chosen(settings: SandboxSettings) -> Choice:
     wanted = LEVELS if settings.level == "auto" else (settings.level,)
     refused: dict[str, str] = {}
     for level in wanted:

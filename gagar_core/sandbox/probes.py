@@ -34,7 +34,8 @@ PROBES: dict[str, str] = {
     "read file": """
         return open(target["file"]).read() == target["secret"]""",
     "write file": """
-        open(target["folder"] + "/written", "w").write("x")
+        import os
+        open(target["folder"] + "/%d" % os.getpid(), "w").write("x")
         return True""",
     "tcp connect": """
         import socket

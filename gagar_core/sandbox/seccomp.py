@@ -134,6 +134,7 @@ _NUMBERS: dict[str, Number] = {  # (x86-64, aarch64)
     "ioperm": (173, None),
     "modify_ldt": (154, None),
     "uselib": (134, None),
+    "landlock_create_ruleset": (444, 444),
 }
 _METADATA = (
     *("chmod", "fchmod", "fchmodat", "chown", "fchown", "lchown", "fchownat"),
@@ -142,109 +143,128 @@ _METADATA = (
 )
 _STRANGERS = ("rt_sigqueueinfo", "rt_tgsigqueueinfo")
 _CHECKED = ("clone", "kill", "tkill", "tgkill", "prlimit64", "sched_setaffinity", "fcntl", "ioctl", "prctl")
-_SPECIAL = (*_CHECKED, "clone3", "openat2", "open", "openat", "truncate", "mount", "fork", "vfork")
+_SPECIAL = (
+    *_CHECKED,
+    "landlock_create_ruleset",
+    "clone3",
+    "openat2",
+    "open",
+    "openat",
+    "truncate",
+    "mount",
+    "fork",
+    "vfork",
+)
 _ALWAYS = tuple(name for name in _NUMBERS if name not in (*_METADATA, *_STRANGERS, *_SPECIAL))
 _CLONE_THREAD = 0x00010000
 _NEW_NAMESPACES = 0x7E020080  # every CLONE_NEW* flag, time namespace included
 _MOUNT_AND_PID = 0x20020000  # what the zygote itself needs to start a child
 
 
-class _Assembler:
+class Assembler:
     """Collects BPF instructions; a rule ends in a return, so jumps never leave it."""
 
     def __init__(self, machine: str) -> None:
         self._column = 0 if machine == "x86_64" else 1
-        self.words: list[bytes] = []
+        self._words: list[bytes] = []
 
-    def emit(self, code: int, value: int, when_true: int = 0, when_false: int = 0) -> None:
-        self.words.append(struct.pack("=HBBI", code, when_true, when_false, value & 0xFFFFFFFF))
+    def _emit(self, code: int, value: int, when_true: int = 0, when_false: int = 0) -> None:
+        self._words.append(struct.pack("=HBBI", code, when_true, when_false, value & 0xFFFFFFFF))
+
+    def program(self) -> bytes:
+        """The instructions, packed as the kernel wants them."""
+        return b"".join(self._words)
+
+    def allow(self) -> None:
+        """Allow whatever no rule above has decided."""
+        self._emit(_RETURN, ALLOW)
 
     def refuse(self, name: str, verdict: int = EPERM) -> None:
         """Refuse a call whatever its arguments."""
         number = _NUMBERS[name][self._column]
         if number is not None:
-            self.emit(_EQUAL, number, 0, 1)
-            self.emit(_RETURN, verdict)
+            self._emit(_EQUAL, number, 0, 1)
+            self._emit(_RETURN, verdict)
 
     def allow_only(self, name: str, argument: int, value: int) -> None:
         """Allow a call only if the low half of an argument equals ``value`` (ids and flags are 32 bits)."""
         number = _NUMBERS[name][self._column]
         if number is not None:
-            self.emit(_EQUAL, number, 0, 4)
-            self.emit(_LOAD, _ARGUMENTS + 8 * argument)
-            self.emit(_EQUAL, value, 0, 1)
-            self.emit(_RETURN, ALLOW)
-            self.emit(_RETURN, EPERM)
+            self._emit(_EQUAL, number, 0, 4)
+            self._emit(_LOAD, _ARGUMENTS + 8 * argument)
+            self._emit(_EQUAL, value, 0, 1)
+            self._emit(_RETURN, ALLOW)
+            self._emit(_RETURN, EPERM)
 
     def refuse_values(self, name: str, argument: int, values: tuple[int, ...]) -> None:
         """Refuse a call if an argument has one of ``values``."""
         number = _NUMBERS[name][self._column]
         if number is not None:
-            self.emit(_EQUAL, number, 0, 2 + 2 * len(values))
-            self.emit(_LOAD, _ARGUMENTS + 8 * argument)
+            self._emit(_EQUAL, number, 0, 2 + 2 * len(values))
+            self._emit(_LOAD, _ARGUMENTS + 8 * argument)
             for value in values:
-                self.emit(_EQUAL, value, 0, 1)
-                self.emit(_RETURN, EPERM)
-            self.emit(_RETURN, ALLOW)
+                self._emit(_EQUAL, value, 0, 1)
+                self._emit(_RETURN, EPERM)
+            self._emit(_RETURN, ALLOW)
 
     def refuse_masked(self, name: str, argument: int, mask: int, value: int) -> None:
         """Refuse a call if ``argument & mask == value``."""
         number = _NUMBERS[name][self._column]
         if number is not None:
-            self.emit(_EQUAL, number, 0, 5)
-            self.emit(_LOAD, _ARGUMENTS + 8 * argument)
-            self.emit(_AND, mask)
-            self.emit(_EQUAL, value, 0, 1)
-            self.emit(_RETURN, EPERM)
-            self.emit(_RETURN, ALLOW)
+            self._emit(_EQUAL, number, 0, 5)
+            self._emit(_LOAD, _ARGUMENTS + 8 * argument)
+            self._emit(_AND, mask)
+            self._emit(_EQUAL, value, 0, 1)
+            self._emit(_RETURN, EPERM)
+            self._emit(_RETURN, ALLOW)
 
     def refuse_bits(self, name: str, argument: int, bits: int) -> None:
         """Refuse a call if an argument has any of ``bits``."""
         number = _NUMBERS[name][self._column]
         if number is not None:
-            self.emit(_EQUAL, number, 0, 4)
-            self.emit(_LOAD, _ARGUMENTS + 8 * argument)
-            self.emit(_SET_BITS, bits, 0, 1)
-            self.emit(_RETURN, EPERM)
-            self.emit(_RETURN, ALLOW)
+            self._emit(_EQUAL, number, 0, 4)
+            self._emit(_LOAD, _ARGUMENTS + 8 * argument)
+            self._emit(_SET_BITS, bits, 0, 1)
+            self._emit(_RETURN, EPERM)
+            self._emit(_RETURN, ALLOW)
 
     def only_deadly_parent_signal(self) -> None:
         """``prctl(PR_SET_PDEATHSIG)`` may ask for SIGKILL only: a child must not outlive its zygote."""
         number = _NUMBERS["prctl"][self._column]
         assert number is not None
-        self.emit(_EQUAL, number, 0, 6)
-        self.emit(_LOAD, _ARGUMENTS)
-        self.emit(_EQUAL, 1, 0, 3)
-        self.emit(_LOAD, _ARGUMENTS + 8)
-        self.emit(_EQUAL, 9, 1, 0)
-        self.emit(_RETURN, EPERM)
-        self.emit(_RETURN, ALLOW)
+        self._emit(_EQUAL, number, 0, 6)
+        self._emit(_LOAD, _ARGUMENTS)
+        self._emit(_EQUAL, 1, 0, 3)
+        self._emit(_LOAD, _ARGUMENTS + 8)
+        self._emit(_EQUAL, 9, 1, 0)
+        self._emit(_RETURN, EPERM)
+        self._emit(_RETURN, ALLOW)
 
     def only_threads(self) -> None:
         """``clone`` makes threads of this process, nothing else."""
         number = _NUMBERS["clone"][self._column]
         assert number is not None
-        self.emit(_EQUAL, number, 0, 4)
-        self.emit(_LOAD, _ARGUMENTS)
-        self.emit(_SET_BITS, _CLONE_THREAD, 0, 1)
-        self.emit(_RETURN, ALLOW)
-        self.emit(_RETURN, EPERM)
+        self._emit(_EQUAL, number, 0, 4)
+        self._emit(_LOAD, _ARGUMENTS)
+        self._emit(_SET_BITS, _CLONE_THREAD, 0, 1)
+        self._emit(_RETURN, ALLOW)
+        self._emit(_RETURN, EPERM)
 
-    def header(self, machine: str) -> None:
+    def header(self, machine: str, first_unknown: int = FIRST_UNKNOWN) -> None:
         """Refuse foreign calling conventions and numbers younger than the tables; leave the number loaded."""
-        self.emit(_LOAD, _ARCH)
-        self.emit(_EQUAL, _AUDIT[machine], 1, 0)
-        self.emit(_RETURN, KILL)
-        self.emit(_LOAD, _NUMBER)
+        self._emit(_LOAD, _ARCH)
+        self._emit(_EQUAL, _AUDIT[machine], 1, 0)
+        self._emit(_RETURN, KILL)
+        self._emit(_LOAD, _NUMBER)
         if machine == "x86_64":
-            self.emit(_AT_LEAST, _X32, 0, 1)
-            self.emit(_RETURN, EPERM)
-        self.emit(_AT_LEAST, FIRST_UNKNOWN, 0, 1)
-        self.emit(_RETURN, ENOSYS)
+            self._emit(_AT_LEAST, _X32, 0, 1)
+            self._emit(_RETURN, EPERM)
+        self._emit(_AT_LEAST, first_unknown, 0, 1)
+        self._emit(_RETURN, ENOSYS)
 
 
-def _common(machine: str) -> _Assembler:
-    assembler = _Assembler(machine)
+def _common(machine: str) -> Assembler:
+    assembler = Assembler(machine)
     assembler.header(machine)
     assembler.refuse("clone3", ENOSYS)  # glibc tries clone then; EPERM would end it
     assembler.refuse("openat2", ENOSYS)  # its flags sit in memory, out of a filter's sight
@@ -262,8 +282,8 @@ def namespace_filter(machine: str) -> bytes:
     assembler = _common(machine)
     assembler.refuse_bits("clone", 0, _NEW_NAMESPACES & ~_MOUNT_AND_PID)
     assembler.only_deadly_parent_signal()
-    assembler.emit(_RETURN, ALLOW)
-    return b"".join(assembler.words)
+    assembler.allow()
+    return assembler.program()
 
 
 def landlock_filter(machine: str, pid: int, abi: int) -> bytes:
@@ -288,5 +308,5 @@ def landlock_filter(machine: str, pid: int, abi: int) -> bytes:
         truncating_read, mask = 0o1000, 0o1003  # O_TRUNC with O_RDONLY
         assembler.refuse_masked("open", 1, mask, truncating_read)
         assembler.refuse_masked("openat", 2, mask, truncating_read)
-    assembler.emit(_RETURN, ALLOW)
-    return b"".join(assembler.words)
+    assembler.allow()
+    return assembler.program()

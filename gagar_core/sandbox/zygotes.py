@@ -93,6 +93,7 @@ class Zygote:
             raise SandboxError(f"cannot start a sandbox process with {python}: {fault}") from fault
         self._socket, self.made = ours, 0
         self.starts += 1
+        filesystem.sweep()
         try:
             hello = self._answer_within(_START_S)
         except ZygoteLostError as fault:
@@ -167,6 +168,8 @@ class Zygote:
             os.close(theirs_in)
             os.close(theirs_out)
         channel.pid = answer["pid"]
+        if self.scratch:
+            channel.overfull = filesystem.Quota(self.scratch, self._settings.workspace_mb << 20).exceeded
         self._live[channel.pid] = channel
         self.made += 1
         return channel

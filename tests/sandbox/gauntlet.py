@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -66,11 +67,14 @@ class Outside:
         (victim / "own").chmod(0o666)
         for place in self.marks():
             place.unlink()
-        if self.stranger is None or self.stranger.poll() is not None:
-            waits = "import ctypes, time; ctypes.CDLL(None).prctl(0x59616d61, -1, 0, 0, 0); print(1, flush=True); time.sleep(600)"
+        if self.stranger is not None and self.stranger.poll() is not None:
+            assert self.stranger.stdout is not None
+            self.stranger.stdout.close()
+            self.stranger = None
+        if self.stranger is None:
             environ = {"SECRET": "mine", "PATH": "/bin"}
             self.stranger = subprocess.Popen(
-                [sys.executable, "-S", "-c", waits],
+                [sys.executable, "-S", "-c", WAITS],
                 stdout=subprocess.PIPE,
                 env=environ,
                 start_new_session=True,
@@ -114,6 +118,7 @@ class Outside:
         return source
 
     def close(self) -> None:
+        """End the stranger, remove the folder."""
         self.reset()
         assert self.stranger is not None
         self.stranger.kill()
@@ -125,15 +130,28 @@ class Outside:
         shutil.rmtree(self.folder)
 
 
+@dataclass(kw_only=True)
+class PretendingSettings(SandboxSettings):
+    """Settings for a machine that lacks something this one has."""
+
+    lacks: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def pretend(self) -> dict[str, Any]:
+        return self.lacks
+
+
 @contextlib.contextmanager
-def sandbox_at(level: str) -> Iterator[ProcessSandbox]:
+def sandbox_at(level: str, **lacks: Any) -> Iterator[ProcessSandbox]:
     """A sandbox with tight limits at a level that was tested already."""
-    settings = SandboxSettings(
+    settings = PretendingSettings(
+        lacks=lacks,
         level=level,
         allow_no_isolation=True,
         cache_mb=0,
-        cpu_s=0.3,
-        wall_s=0.5,
+        fuel=20_000,
+        cpu_s=0.15,
+        wall_s=0.3,
         memory_mb=MEMORY_MB,
         output_bytes=100_000,
     )
@@ -194,6 +212,16 @@ def children_of(sandbox: ProcessSandbox) -> list[int]:
     return found
 
 
+WAITS = """
+import ctypes, time
+ctypes.CDLL(None).prctl(0x59616D61, -1, 0, 0, 0)  # any process of this user may trace it, also under Yama
+print(1, flush=True)
+time.sleep(600)
+"""
+BETWEEN = """
+import os, subprocess, sys
+sys.exit(subprocess.call([sys.executable, "-S", "-c", sys.argv[1]], pass_fds=(4,)))
+"""
 EQUAL = """
 def judge(inputs, expected):
     space = {}
@@ -210,7 +238,8 @@ class Tests(unittest.TestCase):
     def test_all(self):
         for k in range(10):
             self.assertEqual(space["solve"](k, k), 2 * k)
-result = unittest.TextTestRunner(stream=open("/dev/null", "w")).run(unittest.defaultTestLoader.loadTestsFromTestCase(Tests))
+tests = unittest.defaultTestLoader.loadTestsFromTestCase(Tests)
+result = unittest.TextTestRunner(stream=open("/dev/null", "w")).run(tests)
 print("BITES" if result.wasSuccessful() else "")
 """
 FRAME = """
@@ -228,7 +257,8 @@ os._exit(0)
 PLAIN = """
 exec(SOURCE, globals())
 value = solve(2, 2)
-print("BITES" if type(value) is int and value == 4 else len(value) if isinstance(value, str) else "", flush=True)
+bites = type(value) is int and value == 4
+print("BITES" if bites else len(value) if isinstance(value, str) else "", flush=True)
 """
 
 
@@ -248,11 +278,10 @@ class Control:
         guard = f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({limit}, {limit}))\n"
         guard += "resource.setrlimit(resource.RLIMIT_CPU, (20, 20))\n"
         # one process between: a program that kills its parent must not find the test run there
-        between = "import os, subprocess, sys; sys.exit(subprocess.call([sys.executable, '-S', '-c', sys.argv[1]], pass_fds=(4,)))"
         reader, writer = os.pipe()
         self.reader, self.environ = reader, {"SECRET": "mine", "GAGAR_TAG": outside.tag, "PATH": "/bin"}
         self.process = subprocess.Popen(
-            ["/bin/sh", "-c", 'exec "$@" 4>&3', "sh", sys.executable, "-S", "-c", between, guard + script],
+            ["/bin/sh", "-c", 'exec "$@" 4>&3', "sh", sys.executable, "-S", "-c", BETWEEN, guard + script],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -280,7 +309,7 @@ class Control:
 
     def _hangs(self) -> bool:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(0.7)
+            self.process.wait(0.25)
         return self.process.poll() is None
 
     def _ends(self) -> bool:
@@ -319,12 +348,15 @@ class Control:
             return True
 
     def _side(self) -> bool:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(5)
-        time.sleep(0.5)  # the daemon waits before it writes
-        state = self.outside.state()
-        changed = len(state["entries"]) > 3 or state["marks"] or state["stranger"] is not None
-        return bool(changed or len(self._left()) > 3)
+        deadline = time.monotonic() + 10  # the daemon waits before it writes
+        while time.monotonic() < deadline:
+            state = self.outside.state()
+            if len(state["entries"]) > 3 or state["marks"] or state["stranger"] is not None:
+                return True
+            if self.process.poll() is not None and len(self._left()) > 3:
+                return True
+            time.sleep(0.02)
+        return False
 
     def _left(self) -> list[int]:
         """Processes that carry this run's mark in their environment."""
@@ -336,6 +368,7 @@ class Control:
         return found
 
     def end(self) -> None:
+        """Kill what is left, by its mark, and remove the folder."""
         for pid in self._left():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -356,10 +389,11 @@ def peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
 
 
-def main(level: str) -> None:
+def main(level: str, lacks: str = "{}") -> None:
+    """Run every attack at one level and print what is wrong with each."""
     outside = Outside()
     try:
-        with sandbox_at(level) as sandbox:
+        with sandbox_at(level, **json.loads(lacks)) as sandbox:
             for attack in ATTACKS:
                 print(
                     json.dumps({"id": attack.id, "faults": faults_of(attack, sandbox, outside)}), flush=True
@@ -369,4 +403,4 @@ def main(level: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
