@@ -135,7 +135,8 @@ def _pooled_differences(
     data: SweepData, values: Mapping[str, Mapping[int, float]], reasons: list[str]
 ) -> tuple[Floats, float | None]:
     """Centred paired differences of each variant to a reference, scaled by sqrt(n / (n - 1)), pooled."""
-    reference = data.sweep.baseline if data.sweep.baseline in values else next(iter(values))
+    baseline = data.sweep.baseline
+    reference = baseline if baseline is not None and baseline in values else next(iter(values))
     parts = []
     for label in values:
         if label == reference:

@@ -18,7 +18,7 @@ from scipy import stats
 from analysis.curves import Curve, training_curves
 from analysis.data import read
 from analysis.endpoints import FINISHED_ONLY, LAST_COMMON, choose_endpoint, filled
-from analysis.frames import check_tables, count_nonfinite, gaps, scan_runs, unknown_columns
+from analysis.frames import Tables, open_tables
 from analysis.length import length_quantiles, overlong_rate, truncation_cause
 from analysis.series import summarise
 from analysis.stability import (
@@ -31,7 +31,7 @@ from analysis.stability import (
     short_term_risk,
 )
 from analysis.statistics import mean_estimate
-from analysis.study import DAMAGED, FAILED, FINISHED, UNFINISHED, Run, load_run, load_sweeps
+from analysis.study import DAMAGED, FAILED, FINISHED, UNFINISHED, Run, Sweep, load_run, load_sweeps
 from analysis.trend import fit_line, growth, log_slope, percent_per_100
 from gagar_core import records
 from gagar_core.errors import InputError
@@ -194,6 +194,10 @@ def test_truncation_is_what_the_stop_reason_says() -> None:
     assert overlong_rate(["", "", "turn_limit", ""]) == (0.25, {"turn_limit": 1})
 
 
+def tables_of(run: Run) -> Tables:
+    return open_tables(Sweep("s", run.path, "", None, (), "", {}, False, (run,)))[1]
+
+
 def write_tokens(folder: Path, rows: list[dict[str, object]], step: int = 0, attempt: int = 1) -> None:
     writer = records.RunWriter(folder, "r0", attempt)
     writer.add("trajectories", step, rows)
@@ -204,7 +208,7 @@ def test_sums_do_not_wrap_and_idle_trajectories_count(tmp_path: Path) -> None:
     row = {"passed": True, "valid": True, "gen_tokens": 2_000_000_000, "obs_tokens": 0, "test_runs": 0}
     write_tokens(tmp_path, [row, row, row])
     here = Run(tmp_path, "r0", "v", 0, FINISHED)
-    curves = training_curves([here])
+    curves = training_curves(tables_of(here))
     assert curves["train_tokens"].values[0, 0] == 2e9
     assert curves["train_test_runs"].values[0, 0] == 0.0
     assert length_quantiles([here], min_tail=0)["sum"].item() == 6_000_000_000
@@ -237,12 +241,12 @@ def test_quantiles_merge_steps_into_buckets(tmp_path: Path) -> None:
     assert frame.select("step", "n", "sum").rows() == [(0, 2, 1), (2, 2, 5)]
 
 
-def only_run(path: Path) -> Run:
-    return load_sweeps(path)[0].runs[0]
-
-
 def checked(path: Path) -> Run:
-    return check_tables(load_sweeps(path)[0]).runs[0]
+    return open_tables(load_sweeps(path)[0])[0].runs[0]
+
+
+def tables(path: Path) -> Tables:
+    return open_tables(load_sweeps(path)[0])[1]
 
 
 def test_interrupted_writing_is_never_a_shorter_run(tmp_path: Path, make_run: Callable[..., Path]) -> None:
@@ -256,13 +260,13 @@ def test_interrupted_writing_is_never_a_shorter_run(tmp_path: Path, make_run: Ca
 
 def test_same_chunk_twice_counts_once(tmp_path: Path, make_run: Callable[..., Path]) -> None:
     folder = make_run(tmp_path, "r0", "grpo", 0)
-    before = scan_runs([only_run(folder)], "steps").collect().height
+    before = tables(folder).scan("steps").collect().height
     manifest = folder / "steps" / "_manifest.json"
     content = json.loads(manifest.read_text())
     content["chunks"].append(content["chunks"][0])
     manifest.write_bytes(records.to_json(content))
     assert checked(folder).status == FINISHED
-    assert scan_runs([only_run(folder)], "steps").collect().height == before
+    assert tables(folder).scan("steps").collect().height == before
     # another file with the same steps of the same attempt cannot be told from a double count
     copy = folder / "steps" / "000005-000009.a1.parquet"
     copy.write_bytes((folder / "steps" / content["chunks"][0]["file"]).read_bytes())
@@ -275,7 +279,7 @@ def test_highest_attempt_of_a_step_wins(tmp_path: Path, make_run: Callable[..., 
     folder = make_run(tmp_path, "r0", "grpo", 0)
     row = {"passed": True, "valid": True, "gen_tokens": 7, "obs_tokens": 0}
     write_tokens(folder, [row], step=12, attempt=2)
-    curve = training_curves([only_run(folder)])["train_tokens"]
+    curve = training_curves(tables(folder))["train_tokens"]
     assert curve.values[0, list(curve.steps).index(13)] == 7.0
     assert np.isfinite(curve.values).all()
     assert curve.steps.size == 20
@@ -287,7 +291,7 @@ def test_missing_steps_are_named(tmp_path: Path, make_run: Callable[..., Path]) 
     content = json.loads(manifest.read_text())
     content["chunks"] = [c for c in content["chunks"] if c["first"] != 10]
     manifest.write_bytes(records.to_json(content))
-    (gap,) = gaps([only_run(folder)])
+    (gap,) = tables(folder).gaps()
     assert (gap.run_id, gap.steps) == ("r0", tuple(range(10, 20)))
 
 
@@ -301,8 +305,8 @@ def test_older_narrower_and_newer_columns_are_read(tmp_path: Path, make_run: Cal
     rewrite(folder, lambda f: f.drop("entropy_tok").with_columns(pl.col("groups_sampled").cast(pl.Int16)))
     rewrite(folder, lambda f: f.with_columns(pl.lit(1.0).alias("novelty")))
     assert checked(folder).status == FINISHED
-    assert unknown_columns([only_run(folder)]) == {"steps": ["novelty"]}
-    frame = scan_runs([only_run(folder)], "steps").collect()
+    assert tables(folder).unknown == {"steps": ["novelty"]}
+    frame = tables(folder).scan("steps").collect()
     assert frame.height == 20
     assert frame["entropy_tok"].null_count() == 20
     rewrite(folder, lambda f: f.with_columns(pl.col("pass_rate").cast(pl.String)))
@@ -323,7 +327,7 @@ def test_nan_and_infinity_are_counted(tmp_path: Path, make_run: Callable[..., Pa
     folder = make_run(tmp_path, "r0", "grpo", 0)
     bad = pl.when(pl.col("step") == 3).then(NAN).when(pl.col("step") == 5).then(math.inf).otherwise(1.0)
     rewrite(folder, lambda f: f.with_columns(bad.alias("loss")))
-    assert count_nonfinite([only_run(folder)]) == {"r0": {"loss": 2}}
+    assert tables(folder).count_nonfinite() == {"r0": {"loss": 2}}
 
 
 def test_states_of_a_run(tmp_path: Path, make_run: Callable[..., Path]) -> None:
