@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,9 +15,10 @@ OK, FAULT, NOTHING_FINISHED = 0, 2, 3
 _HELP = """\
 Reads run folders and says what they show: with intervals, n, and the names of the runs that died.
 
-  python -m analysis report runs/main     one sweep
-  python -m analysis report runs          every sweep below a root
-  python -m analysis report runs/single/runs/RUN_ID     one run
+  python -m analysis report runs/main                      one sweep: report.json, report.html, figures
+  python -m analysis report runs                           every sweep below a root
+  python -m analysis table runs/main --what comparisons    part of it, in the terminal
+  python -m analysis calibrate runs/main                   how far these comparisons can be trusted
 """
 
 _REPORT_HELP = """\
@@ -27,21 +29,59 @@ Exit status: 0 written; 2 nothing could be read or written (one message says why
 finished, so the tables are empty.
 """
 
+_TABLE_HELP = """\
+Prints a part of a report. PATH is a root, a sweep, a run, or a report.json written before.
+
+  python -m analysis table runs/main
+  python -m analysis table runs/main --what verdicts
+  python -m analysis table runs/main --what runs --metric held_out_pass --metric tokens --format csv
+"""
+
+_CALIBRATE_HELP = """\
+Tests the comparison itself on the runs at PATH: how often it finds a difference where there is none (runs of
+one variant against each other; pooled differences with random signs), and how often it finds a planted one at
+the planned number of seeds.
+"""
+
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     raw = argparse.RawDescriptionHelpFormatter
     top = argparse.ArgumentParser(prog="python -m analysis", description=_HELP, formatter_class=raw)
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    report = commands.add_parser(
-        "report",
-        help="write report.json, report.html and figures",
-        description=_REPORT_HELP,
-        formatter_class=raw,
-    )
-    report.add_argument("path", type=Path, metavar="PATH", help="a root, a sweep folder or a run folder")
+
+    def command(name: str, words: str, description: str) -> argparse.ArgumentParser:
+        found = commands.add_parser(name, help=words, description=description, formatter_class=raw)
+        found.add_argument("path", type=Path, metavar="PATH", help="a root, a sweep folder or a run folder")
+        return found
+
+    report = command("report", "write report.json, report.html and figures", _REPORT_HELP)
     report.add_argument("--out", type=Path, metavar="DIR", help="where to write (default: PATH/report)")
     report.set_defaults(run=_report)
+
+    table = command("table", "print part of a report", _TABLE_HELP)
+    table.add_argument(
+        "--what",
+        default="variants",
+        metavar="TABLE",
+        help="variants (default), comparisons, verdicts, runs, tasks, cost, warnings or metrics",
+    )
+    table.add_argument(
+        "--metric", action="append", default=[], metavar="KEY", help="may be repeated; default all"
+    )
+    table.add_argument("--sweep", metavar="NAME", help="one sweep of a root; default all")
+    table.add_argument(
+        "--format", default="text", metavar="FORM", help="text (default), markdown, csv or json"
+    )
+    table.set_defaults(run=_table)
+
+    calibrate = command("calibrate", "false-positive rate and power on your own runs", _CALIBRATE_HELP)
+    calibrate.add_argument(
+        "--metric", action="append", default=[], metavar="KEY", help="default: held_out_pass, tokens"
+    )
+    calibrate.add_argument("--trials", type=int, default=2000, metavar="N", help="per rate (default 2000)")
+    calibrate.add_argument("--json", action="store_true", help="print JSON")
+    calibrate.set_defaults(run=_calibrate)
     return top
 
 
@@ -62,14 +102,50 @@ def _report(options: argparse.Namespace) -> int:
     return OK
 
 
+def _table(options: argparse.Namespace) -> int:
+    from analysis.table import FORMATS, load_tree, rows_of
+    from gagar_core.errors import check_choice, gather
+
+    gather(check_choice("--format", options.format, FORMATS), headline="cannot print this table")
+    rows = rows_of(load_tree(options.path), options.what, options.metric, options.sweep)
+    print(FORMATS[options.format](rows))
+    return OK
+
+
+def _calibrate(options: argparse.Namespace) -> int:
+    import json
+
+    from analysis.calibrate import as_object, calibrate, describe
+    from analysis.data import read
+
+    metrics = options.metric or ["held_out_pass", "tokens"]
+    found = {
+        data.sweep.name: [calibrate(data, metric, trials=options.trials) for metric in metrics]
+        for data in read(options.path)
+    }
+    if options.json:
+        print(json.dumps({name: as_object(parts) for name, parts in found.items()}, indent=1))
+        return OK
+    for name, parts in found.items():
+        print(name)
+        for part in parts:
+            print("\n".join(describe(part)))
+    return OK
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; an error that a user can act on is one message and status 2."""
     options = parser().parse_args(arguments)
     try:
         status: int = options.run(options)
+        sys.stdout.flush()
     except GagarError as err:
         print(f"error: {err}", file=sys.stderr)
         return FAULT
+    except BrokenPipeError:
+        # the reader of a pipe went away (``| head``): not an error, and nothing more can be printed
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
     return status
 
 

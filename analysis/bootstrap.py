@@ -4,8 +4,8 @@ Rows are resampled whole, because a run is scored on all tasks: resampling each 
 as rliable does, treats one run's tasks as independent trainings and gives bands far too thin (a nominal 95 %
 interval covered 52 % at 3 runs with a seed effect).
 
-Statistics are computed from *counts* ``(B, n)``: how often each run was drawn. For sorted scores the count
-of drawn values up to each position is ``counts @ membership``, a matrix product: no resample is sorted.
+Statistics are computed from *counts* ``(B, n)``: how often each run was drawn. How many drawn scores are at
+most some value is then a product of counts with a table made once: no resample is gathered or sorted.
 """
 
 from __future__ import annotations
@@ -71,31 +71,35 @@ def _draw_counts(n: int, resamples: int, rng: np.random.Generator) -> Floats:
 
 def mean_of_rows(counts: Floats, scores: Floats) -> Floats:
     """Plain mean over all scores."""
-    return np.asarray(counts @ scores.mean(axis=1) / scores.shape[0])
+    return _weigh(counts, scores.mean(axis=1) / scores.shape[0])
 
 
 def iqm_of_rows(counts: Floats, scores: Floats) -> Floats:
     """Interquartile mean over all drawn scores, equal to ``interquartile_mean`` of the repeated rows.
 
-    With sorted values v_j and C_j drawn values among the first j, the trimmed sum is
-    K v_last - sum_j (clip(C_j, cut, N - cut) - cut) (v_(j+1) - v_j) with K = N - 2 cut values kept.
+    With distinct sorted values v_j and C_j drawn scores up to v_j, the mean of the K = N - 2 cut kept ones is
+    v_last - sum_j (clip(C_j, cut, N - cut) - cut) (v_(j+1) - v_j) / K.
     """
+    values, below = _cumulative(scores)
+    cut = scores.size // 4
+    running = np.einsum("bn,nv->bv", counts, below[:, :-1])
+    np.clip(running, cut, scores.size - cut, out=running)
+    running -= cut
+    return np.asarray(values[-1] - _weigh(running, np.diff(values) / (scores.size - 2 * cut)))
+
+
+def _cumulative(scores: Floats) -> tuple[Floats, Floats]:
+    """Distinct values, and ``(n, values)``: how many of row r's scores are at most each of them."""
+    values, place = np.unique(scores, return_inverse=True)
     n, tasks = scores.shape
-    flat = scores.ravel()
-    order = np.argsort(flat, kind="stable")
-    values = flat[order]
-    cut = flat.size // 4
-    kept = flat.size - 2 * cut
-    running = counts @ _membership(order // tasks, n)[:, :-1]
-    np.clip(running, cut, flat.size - cut, out=running)
-    return np.asarray(values[-1] - (running - cut) @ np.diff(values) / kept)
+    tally = np.zeros((n, values.size))
+    np.add.at(tally, (np.repeat(np.arange(n), tasks), place.ravel()), 1.0)
+    return values, np.cumsum(tally, axis=1)
 
 
-def _membership(row_of: np.ndarray, n: int) -> Floats:
-    """``(n, N)``: how many of row r's scores are among the first j sorted ones."""
-    indicator = np.zeros((n, row_of.size))
-    indicator[row_of, np.arange(row_of.size)] = 1.0
-    return np.asarray(np.cumsum(indicator, axis=1))
+def _weigh(matrix: Floats, weights: Floats) -> Floats:
+    # einsum, not @: products this small cost a threaded BLAS more in waiting than in work
+    return np.asarray(np.einsum("bv,v->b", matrix, weights))
 
 
 def profile_of_rows(thresholds: ArrayLike) -> Statistic:
@@ -104,7 +108,7 @@ def profile_of_rows(thresholds: ArrayLike) -> Statistic:
 
     def statistic(counts: Floats, scores: Floats) -> Floats:
         above = np.stack([(scores > tau).mean(axis=1) for tau in taus], axis=1)
-        return np.asarray(counts @ above / scores.shape[0])
+        return np.asarray(np.einsum("bn,nk->bk", counts, above) / scores.shape[0])
 
     return statistic
 

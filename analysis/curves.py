@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.frames import scan_runs
+from analysis.frames import Tables
 from analysis.statistics import Floats
-from analysis.study import Run
 
 if TYPE_CHECKING:
     import polars as pl
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Curve:
     """Values ``(runs, steps)`` of one metric; NaN where a run has no such step.
 
@@ -35,12 +35,15 @@ class Curve:
     def select(self, run_ids: Iterable[str]) -> Curve:
         """The rows of some runs, in the order asked for; a run that is not here gets a row of NaN."""
         wanted = tuple(run_ids)
-        position = {run_id: i for i, run_id in enumerate(self.run_ids)}
         values = np.full((len(wanted), self.steps.size), np.nan)
         for row, run_id in enumerate(wanted):
-            if run_id in position:
-                values[row] = self.values[position[run_id]]
+            if run_id in self._position:
+                values[row] = self.values[self._position[run_id]]
         return Curve(wanted, self.steps, values)
+
+    @cached_property
+    def _position(self) -> dict[str, int]:
+        return {run_id: i for i, run_id in enumerate(self.run_ids)}
 
     def recorded(self) -> list[str]:
         """Ids of the runs that have any value."""
@@ -78,7 +81,7 @@ def _row_means(values: Floats) -> Floats:
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
-def task_outcomes(runs: Iterable[Run]) -> pl.DataFrame:
+def task_outcomes(tables: Tables) -> pl.DataFrame:
     """Per run, step and held-out task: valid attempts ``n``, how many ``passed``, and the same for audit.
 
     Sorted by run, step and task.
@@ -86,7 +89,7 @@ def task_outcomes(runs: Iterable[Run]) -> pl.DataFrame:
     import polars as pl
 
     return (
-        _held_out(runs)
+        _held_out(tables)
         .group_by("run_id", "step", "task_id")
         .agg(
             pl.len().cast(pl.Int64).alias("n"),
@@ -99,23 +102,22 @@ def task_outcomes(runs: Iterable[Run]) -> pl.DataFrame:
     )
 
 
-def _held_out(runs: Iterable[Run]) -> pl.LazyFrame:
+def _held_out(tables: Tables) -> pl.LazyFrame:
     import polars as pl
 
-    return scan_runs(runs, "evals").filter(
+    return tables.scan("evals").filter(
         (pl.col("split") == "held_out") & pl.col("valid").fill_null(True) & pl.col("passed").is_not_null()
     )
 
 
-def evaluation_curves(runs: Iterable[Run], outcomes: pl.DataFrame) -> dict[str, Curve]:
+def evaluation_curves(tables: Tables, outcomes: pl.DataFrame) -> dict[str, Curve]:
     """Curves of the metrics that come from held-out evaluations; ``outcomes`` as from ``task_outcomes``."""
-    runs = list(runs)
-    ids = [run.run_id for run in runs]
+    ids = [run.run_id for run in tables.runs]
     curves = {
         "held_out_pass": _matrix(ids, *_task_means(outcomes, "passed", "n")),
         "held_out_audit": _matrix(ids, *_task_means(outcomes, "audit_passed", "n_audit")),
     }
-    per_step = _sums(_held_out(runs)).collect().sort("run_id", "step")
+    per_step = _sums(_held_out(tables)).collect().sort("run_id", "step")
     curves |= {name: _ratio(ids, per_step, *pair) for name, pair in _TRAJECTORY_RATIOS.items()}
     return curves | _derived(curves)
 
@@ -180,19 +182,18 @@ def _sums(rows: pl.LazyFrame) -> pl.LazyFrame:
     )
 
 
-def training_curves(runs: Iterable[Run]) -> dict[str, Curve]:
+def training_curves(tables: Tables) -> dict[str, Curve]:
     """Curves of the metrics that come from training trajectories, dropped ones included.
 
     Step s of training is labelled s + 1: the number of updates done after it.
     """
     import polars as pl
 
-    runs = list(runs)
-    rows = scan_runs(runs, "trajectories").filter(
+    rows = tables.scan("trajectories").filter(
         pl.col("valid").fill_null(True) & pl.col("passed").is_not_null()
     )
     sums = _sums(rows).collect().sort("run_id", "step").with_columns(pl.col("step") + 1)
-    ids = [run.run_id for run in runs]
+    ids = [run.run_id for run in tables.runs]
     return {f"train_{name}": _ratio(ids, sums, *pair) for name, pair in _TRAJECTORY_RATIOS.items()}
 
 
@@ -236,12 +237,16 @@ def _matrix(ids: list[str], run_ids: list[str], steps: NDArray[np.int64], values
     return Curve(tuple(ids), grid, table)
 
 
-def phase_seconds(runs: Iterable[Run], columns: Iterable[str]) -> dict[str, dict[str, float]]:
+def phase_seconds(tables: Tables, columns: Iterable[str]) -> dict[str, dict[str, float]]:
     """run_id -> column -> sum over steps, for columns of ``steps``; a column never filled is absent."""
     names = list(columns)
-    frame = scan_runs(runs, "steps").select("run_id", "step", *names).collect().sort("run_id", "step")
-    totals: dict[str, dict[str, float]] = {}
-    for (run_id,), part in frame.partition_by("run_id", as_dict=True, maintain_order=True).items():
-        filled = {name: part[name].drop_nulls().to_numpy() for name in names}
-        totals[str(run_id)] = {name: float(column.sum()) for name, column in filled.items() if column.size}
+    frame = tables.scan("steps").select("run_id", "step", *names).collect().sort("run_id", "step")
+    totals: dict[str, dict[str, float]] = {run.run_id: {} for run in tables.runs}
+    for name in names:
+        part = frame.drop_nulls(name)
+        ids = part["run_id"].to_numpy()
+        starts = np.flatnonzero(np.append(True, ids[1:] != ids[:-1])) if part.height else np.zeros(0, int)
+        sums = np.add.reduceat(part[name].to_numpy(), starts) if part.height else np.zeros(0)
+        for run_id, total in zip(ids[starts], sums, strict=True):
+            totals[str(run_id)][name] = float(total)
     return totals

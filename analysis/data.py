@@ -11,7 +11,7 @@ import numpy as np
 
 from analysis.curves import Curve, evaluation_curves, phase_seconds, task_outcomes, training_curves
 from analysis.endpoints import Endpoint, choose_endpoint
-from analysis.frames import Gap, check_tables, count_nonfinite, gaps, unknown_columns
+from analysis.frames import Gap, Tables, open_tables
 from analysis.metrics import BASE_CURVE, PHASES, TRAIN_WINDOW, TRAINING, Metric
 from analysis.statistics import exact_mean
 from analysis.study import Run, Sweep, load_sweeps, require_readable
@@ -33,7 +33,7 @@ class SweepData:
     ends: dict[tuple[str, str], Endpoint]
     gaps: list[Gap]
     nonfinite: dict[str, dict[str, int]]
-    unknown: dict[str, list[str]]
+    unknown: Mapping[str, Sequence[str]]
 
     def shared_endpoint(self, metric: Metric, one: str, other: str) -> Endpoint:
         """Where two variants are compared: the same step for both, chosen from the two alone."""
@@ -57,9 +57,9 @@ def read(path: Path) -> list[SweepData]:
 
     Raises ``RecordsError``, naming what is wrong with every run, if nothing can be read.
     """
-    sweeps = [check_tables(sweep) for sweep in load_sweeps(path)]
-    require_readable(path, sweeps)
-    data = [_read_sweep(path, sweep) for sweep in sweeps]
+    opened = [open_tables(sweep) for sweep in load_sweeps(path)]
+    require_readable(path, [sweep for sweep, _ in opened])
+    data = [_read_sweep(path, sweep, tables) for sweep, tables in opened]
     if not any(curve.steps.size for part in data for curve in part.curves.values()):
         raise RecordsError(
             f"{path}: nothing is recorded yet: no run has rows in evals or trajectories; try again once a "
@@ -68,39 +68,38 @@ def read(path: Path) -> list[SweepData]:
     return data
 
 
-def _read_sweep(path: Path, sweep: Sweep) -> SweepData:
+def _read_sweep(path: Path, sweep: Sweep, tables: Tables) -> SweepData:
     """Read a sweep; if a query fails on a file that looked well, find it, leave its run out, read again."""
     import polars as pl
 
     try:
-        return read_sweep(sweep)
+        return read_tables(sweep, tables)
     except (pl.exceptions.PolarsError, OSError) as err:
-        suspects = check_tables(sweep, thorough=True)
+        suspects, rest = open_tables(sweep, thorough=True)
         if suspects == sweep:
             raise RecordsError(f"{sweep.path}: a table cannot be read: {err}") from err
         require_readable(path, [suspects])
-        return read_sweep(suspects)
+        return read_tables(suspects, rest)
 
 
-def read_sweep(sweep: Sweep) -> SweepData:
-    """Read a checked sweep."""
-    readable = [run for run in sweep.runs if run.readable]
-    outcomes = task_outcomes(readable)
-    curves = evaluation_curves(readable, outcomes) | training_curves(readable)
+def read_tables(sweep: Sweep, tables: Tables) -> SweepData:
+    """Read the opened tables of a sweep."""
+    outcomes = task_outcomes(tables)
+    curves = evaluation_curves(tables, outcomes) | training_curves(tables)
     return SweepData(
         sweep=sweep,
         curves=curves,
         outcomes=outcomes,
-        seconds=phase_seconds(readable, PHASES),
+        seconds=phase_seconds(tables, PHASES),
         last_steps=_last_steps(curves[BASE_CURVE[TRAINING]]),
         ends={
             (label, source): choose_endpoint(curves[base], sweep.runs_of(label))
             for label in sweep.variants
             for source, base in BASE_CURVE.items()
         },
-        gaps=gaps(readable),
-        nonfinite=count_nonfinite(readable),
-        unknown=unknown_columns(readable),
+        gaps=tables.gaps(),
+        nonfinite=tables.count_nonfinite(),
+        unknown=tables.unknown,
     )
 
 

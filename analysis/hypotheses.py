@@ -88,7 +88,8 @@ def _parse_entry(entry: Mapping[str, Any], variants: Sequence[str]) -> Declared:
             parts.append(_parse_part(row, variants))
         except InputError as err:
             faults.append(str(err))
-    name = str(entry.get("name") or "; ".join(part.sentence() for part in parts) or "unreadable hypothesis")
+    told = [str(entry.get(key)) for key in ("kind", "variant", "against", "metric")]
+    name = str(entry.get("name") or "; ".join(part.sentence() for part in parts) or " / ".join(told))
     return Declared(name, tuple(parts), joint, tuple(faults))
 
 

@@ -23,11 +23,17 @@ THRESHOLDS = tuple(i / 20 for i in range(20))
 
 def task_section(data: SweepData) -> list[dict[str, Any]]:
     """Per variant: IQM over (run, task) pass rates, profile, P(better than baseline), variance shares."""
-    matrices = {label: _matrix(data, data.ends[label, EVALS]) for label in data.sweep.variants}
-    return [_variant(data, label, matrices) for label in data.sweep.variants]
+    outcomes = {label: _outcomes(data, data.ends[label, EVALS]) for label in data.sweep.variants}
+    matrices = {
+        label: None if rows is None else _matrix(rows, len(data.ends[label, EVALS].run_ids))
+        for label, rows in outcomes.items()
+    }
+    return [_variant(data, label, matrices, outcomes[label]) for label in data.sweep.variants]
 
 
-def _variant(data: SweepData, label: str, matrices: dict[str, Floats | None]) -> dict[str, Any]:
+def _variant(
+    data: SweepData, label: str, matrices: dict[str, Floats | None], outcomes: pl.DataFrame | None
+) -> dict[str, Any]:
     endpoint, scores = data.ends[label, EVALS], matrices[label]
     row: dict[str, Any] = {
         "label": label,
@@ -38,7 +44,7 @@ def _variant(data: SweepData, label: str, matrices: dict[str, Floats | None]) ->
         "iqm_interval": None,
         "profile": None,
         "p_improvement": None,
-        "variance": _variance(data, endpoint),
+        "variance": _variance(outcomes, len(endpoint.run_ids)),
         "why": "" if scores is not None else "runs were not all scored on the same tasks",
     }
     if scores is None:
@@ -69,19 +75,14 @@ def _outcomes(data: SweepData, endpoint: Endpoint) -> pl.DataFrame | None:
     return rows if complete else None
 
 
-def _matrix(data: SweepData, endpoint: Endpoint) -> Floats | None:
-    """Pass rates ``(runs, tasks)``; null if runs differ in tasks."""
-    rows = _outcomes(data, endpoint)
-    if rows is None:
-        return None
+def _matrix(rows: pl.DataFrame, runs: int) -> Floats:
+    """Pass rates ``(runs, tasks)``."""
     share = np.asarray(rows["passed"].to_numpy() / rows["n"].to_numpy(), dtype=np.float64)
-    return share.reshape(len(endpoint.run_ids), -1)
+    return share.reshape(runs, -1)
 
 
-def _variance(data: SweepData, endpoint: Endpoint) -> dict[str, Any]:
+def _variance(rows: pl.DataFrame | None, runs: int) -> dict[str, Any]:
     """Components of the held-out pass rate's variance, or why they cannot be told apart."""
-    rows = _outcomes(data, endpoint)
-    runs = len(endpoint.run_ids)
     if rows is None or runs < 2:
         return {"why": "needs two runs scored on the same tasks"}
     attempts = rows["n"].unique().to_list()

@@ -16,13 +16,13 @@ from gagar_core.errors import RecordsError
 
 def write_report(data: Sequence[SweepData], out: Path, title: str) -> dict[str, Any]:
     """Write ``report.json``, ``report.html`` and ``figures/`` under ``out``; returns the tree."""
+    _make_folder(out)
     tree = build(data, title)
     figures = {
         section["name"]: draw_all(section, part.curves)
         for section, part in zip(tree["sweeps"], data, strict=True)
     }
     try:
-        (out / "figures").mkdir(parents=True, exist_ok=True)
         records.publish(out / "report.json", records.to_json(tree))
         for name, drawings in figures.items():
             _write_figures(out / "figures", name if len(figures) > 1 else "", drawings)

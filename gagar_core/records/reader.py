@@ -53,12 +53,13 @@ def live_chunks(folder: Path, table: str) -> list[dict[str, Any]]:
         return []
     content = read_json(manifest)
     check_version(content.get("schema_version"), folder)
-    missing = [chunk for chunk in content["chunks"] if not _present(folder / table / chunk["file"])]
+    chunks = list({chunk["file"]: chunk for chunk in content["chunks"]}.values())  # a file counts once
+    missing = [chunk for chunk in chunks if not _present(folder / table / chunk["file"])]
     if missing:
         steps = ", ".join(f"{chunk['first']}-{chunk['last']} ({chunk['file']})" for chunk in missing)
         msg = f"{folder}: table {table} lacks steps {steps}: the file is missing, empty or cut off"
         raise RecordsError(msg)
-    return list(content["chunks"])
+    return chunks
 
 
 def missing_steps(folder: Path, table: str = "steps") -> list[int]:
