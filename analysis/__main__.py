@@ -46,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from analysis.report import read
+    from analysis.data import read
     from analysis.write import write_report
 
     path: Path = options.path

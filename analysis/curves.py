@@ -42,6 +42,11 @@ class Curve:
                 values[row] = self.values[position[run_id]]
         return Curve(wanted, self.steps, values)
 
+    def recorded(self) -> list[str]:
+        """Ids of the runs that have any value."""
+        present = np.isfinite(self.values)
+        return [run_id for run_id, row in zip(self.run_ids, present, strict=True) if row.any()]
+
     def at(self, step: int) -> dict[str, float]:
         """run_id -> value at a step, for the runs that have one."""
         column = np.flatnonzero(self.steps == step)
@@ -73,16 +78,16 @@ def _row_means(values: Floats) -> Floats:
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
-def evaluation_curves(runs: Iterable[Run]) -> dict[str, Curve]:
-    """Curves of the metrics that come from held-out evaluations."""
+def task_outcomes(runs: Iterable[Run]) -> pl.DataFrame:
+    """Per run, step and held-out task: valid attempts ``n``, how many ``passed``, and the same for audit.
+
+    Sorted by run, step and task.
+    """
     import polars as pl
 
-    runs = list(runs)
-    rows = scan_runs(runs, "evals").filter(
-        (pl.col("split") == "held_out") & pl.col("valid").fill_null(True) & pl.col("passed").is_not_null()
-    )
-    per_task = (
-        rows.group_by("run_id", "step", "task_id")
+    return (
+        _held_out(runs)
+        .group_by("run_id", "step", "task_id")
         .agg(
             pl.len().cast(pl.Int64).alias("n"),
             pl.col("passed").sum().cast(pl.Int64),
@@ -92,13 +97,25 @@ def evaluation_curves(runs: Iterable[Run]) -> dict[str, Curve]:
         .collect()
         .sort("run_id", "step", "task_id")
     )
-    shares = {
-        "held_out_pass": _task_means(per_task, "passed", "n"),
-        "held_out_audit": _task_means(per_task, "audit_passed", "n_audit"),
-    }
+
+
+def _held_out(runs: Iterable[Run]) -> pl.LazyFrame:
+    import polars as pl
+
+    return scan_runs(runs, "evals").filter(
+        (pl.col("split") == "held_out") & pl.col("valid").fill_null(True) & pl.col("passed").is_not_null()
+    )
+
+
+def evaluation_curves(runs: Iterable[Run], outcomes: pl.DataFrame) -> dict[str, Curve]:
+    """Curves of the metrics that come from held-out evaluations; ``outcomes`` as from ``task_outcomes``."""
+    runs = list(runs)
     ids = [run.run_id for run in runs]
-    curves = {name: _matrix(ids, *columns) for name, columns in shares.items()}
-    per_step = _sums(rows).collect().sort("run_id", "step")
+    curves = {
+        "held_out_pass": _matrix(ids, *_task_means(outcomes, "passed", "n")),
+        "held_out_audit": _matrix(ids, *_task_means(outcomes, "audit_passed", "n_audit")),
+    }
+    per_step = _sums(_held_out(runs)).collect().sort("run_id", "step")
     curves |= {name: _ratio(ids, per_step, *pair) for name, pair in _TRAJECTORY_RATIOS.items()}
     return curves | _derived(curves)
 

@@ -37,16 +37,16 @@ class Endpoint:
 def choose_endpoint(curve: Curve, runs: Iterable[Run]) -> Endpoint:
     """Where to read off the runs of one variant (or of the two sides of a comparison).
 
-    Only ended runs count; running and lost ones are named elsewhere and make n used < n planned. If some
-    died, the step is the last one that all ended runs reached. If that is where training starts, nothing
-    would be learned from it: then only finished runs count, at their last common step, and the policy says
-    so.
+    Only ended runs count; running and lost ones, and finished ones without any value, are named elsewhere and
+    make n used < n planned. If some died, the step is the last one that all ended runs reached. If that is
+    where training starts, nothing would be learned from it: then only finished runs count, at their last
+    common step, and the policy says so.
     """
     ended = [run for run in runs if run.status == FINISHED or run.status in DEAD]
-    finished = [run.run_id for run in ended if run.status == FINISHED]
-    dead = len(finished) < len(ended)
+    finished = curve.select(run.run_id for run in ended if run.status == FINISHED).recorded()
+    dead = [run.run_id for run in ended if run.status in DEAD]
     if dead:
-        ids = tuple(run.run_id for run in ended)
+        ids = tuple(sorted([*finished, *dead]))
         step = last_common_step(curve, ids)
         if step is not None and step > 0:
             return Endpoint(step, LAST_COMMON, ids)

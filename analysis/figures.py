@@ -130,8 +130,9 @@ def _curve_figure(
         _names(axes, series, shown, look, together)
     alt = "; ".join(f"{label}: {_first_last(series[label])}" for label in labels)
     caption = (
-        f"{_capital(METRICS[key].label)} ({METRICS[key].unit}) over training steps. Line: mean over seeds; thin "
-        f"lines: seeds; dotted: after the first seed ended. {_bucket_words(series)}{_band_words(together)}"
+        f"{_capital(METRICS[key].label)} ({METRICS[key].unit}) over training steps. Line: mean over seeds; "
+        f"thin lines: seeds; dotted: after the first seed ended. {_bucket_words(series)}"
+        + _band_words(together)
         + _n_words(sweep, key)
     )
     return _finish(figure, key, title, caption, alt)
@@ -232,8 +233,8 @@ def _forest(sweep: Mapping[str, Any], look: Mapping[str, Look], key: str) -> Dra
     figure.supxlabel(f"{metric.label}: difference to baseline ({metric.unit})", fontsize=8)
     alt = "; ".join(f"{row['variant']} - {row['against']}: {_say(row)}" for row in rows)
     caption = (
-        f"{_capital(metric.label)}: variant - {sweep['baseline']}, paired by seed block where blocks pair; bar: "
-        "unadjusted 95 % t interval (none for n = 1). " + _n_words(sweep, key)
+        f"{_capital(metric.label)}: variant - {sweep['baseline']}, paired by seed block where blocks pair; "
+        "bar: unadjusted 95 % t interval (none for n = 1). " + _n_words(sweep, key)
     )
     return _finish(
         figure, f"difference_{key}", f"{_capital(metric.label)}: difference to baseline", caption, alt

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from analysis.data import SweepData
 from analysis.figures import Drawing, draw_all
 from analysis.page import render
-from analysis.report import SweepData, build
+from analysis.report import build
 from gagar_core import records
 from gagar_core.errors import RecordsError
 

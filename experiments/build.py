@@ -51,6 +51,7 @@ def build_run(config: RunConfig, folder: Path, run_id: str, attempt: int) -> Liv
     sft = artifacts.ensure(artifacts.required(config)[0])
     process = open_sandbox(config.sandbox)
     try:
+        process.check_for_training()
         return _wire(config, folder, run_id, attempt, sft, process)
     except BaseException:
         process.close()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-
 from collections.abc import Sequence
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ _UNKNOWN_KEY = re.compile(r"Key '\w+' not in '(\w+)'")
 CONF = Path(__file__).parent / "conf"
 
 
+@cache
 def register() -> None:
     """Put every choice into Hydra's store: group = axis, schema = the settings class itself."""
     store = ConfigStore.instance()

@@ -24,6 +24,7 @@ def describe(config: RunConfig, live: LiveRun) -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
         "sandbox_level": live.process.level,
+        "sandbox": live.process.report.line(),
         "suite": live.suite.name,
         "suite_digest": live.suite.digest(),
         "parameters": sum(p.numel() for p in live.policy.network.parameters()),

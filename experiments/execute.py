@@ -59,7 +59,7 @@ def _loop(config: RunConfig, live: LiveRun, attempt: Attempt, progress: Progress
             attempt.beat(shown)
             progress(shown)
     except DivergedError as err:
-        status, reason = "diverged", str(err)
+        status, reason = "diverged", f"at step {step}: {err}"
     live.writer.flush()
     return {
         "status": status,

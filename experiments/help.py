@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import Field, fields
+from functools import cache
 from typing import Any
 
 from experiments.identity import default_names, default_of, presets
@@ -24,6 +25,7 @@ Many runs (seeds, variants, Slurm): python -m sweeps --help
 """
 
 
+@cache
 def help_text() -> str:
     """The whole help."""
     lines = [_OPENING, "Presets (they choose names only):"]

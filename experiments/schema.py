@@ -67,7 +67,10 @@ class RunConfig:
             raise ConfigError(msg)
 
 
-SANDBOX_BOOKKEEPING = ("level", "workers", "wall_s", "cache_mb")
+SANDBOX_BOOKKEEPING = (
+    "level", "allow_no_isolation", "allow_weak_training", "workers", "wall_s", "cache_mb", "live_sessions",
+    "recycle", "log",
+)  # fmt: skip
 """Sandbox settings that do not change what a program returns."""
 
 AXES = tuple(f.name for f in fields(RunConfig) if f.name in CHOICES)

@@ -133,7 +133,7 @@ def field_docs(cls: type[Any]) -> dict[str, str]:
         assert isinstance(body, ast.ClassDef)
         for statement, following in itertools.pairwise(body.body):
             if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-                docs[statement.target.id] = _string(following)
+                docs[statement.target.id] = _string(following) or docs.get(statement.target.id, "")
     return {field.name: docs.get(field.name, "") for field in fields(cls)}
 
 

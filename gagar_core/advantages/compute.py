@@ -137,7 +137,7 @@ def compute_advantages(
     return AdvantageResult(
         advantages=spread(done.advantages, 0.0),
         base=spread(base, 0.0),
-        weights=spread(done.weights, 1.0),
+        weights=spread(done.weights, 1.0) if done.weights.flags.writeable else np.ones(len(whole.codes)),
         used=used if member is None else used[member],
         codes=whole.codes,
         groups=whole.labels,
@@ -188,6 +188,8 @@ def _base(inputs: Inputs, estimator: Any) -> Floats:
         gather(faults, headline="groups too small", error=InputError)
     call = getattr(estimator, "advantages", estimator)
     base: Floats = np.asarray(call(inputs.rewards, inputs.codes, groups, inputs.lengths), dtype=np.float64)
+    if np.may_share_memory(base, inputs.rewards):
+        base = base.copy()  # an estimator may hand its argument back; the result must not alias the input
     if base.shape != inputs.rewards.shape:
         msg = f"the estimator returned shape {base.shape} for {inputs.rewards.shape}"
         raise InputError(msg)
@@ -206,11 +208,13 @@ def _redistribute(
     if not redistribution.acts or verdicts is None:
         return untouched(base, size)
     index = np.flatnonzero(verdicts)
+    codes = inputs.codes.take(index)
     rows = PassingRows(
         index=index,
-        codes=inputs.codes[index],
+        codes=codes,
         num_groups=len(inputs.labels),
         size=size,
+        passes=group_size(codes, len(inputs.labels)),
         all_codes=inputs.codes,
         ranks=inputs.grade("ranks", index),
         tiers=inputs.grade("tiers", index),
@@ -248,4 +252,6 @@ def _weigh(weighting: Any, rows: PassingRows) -> Floats:
         return weights
     ranks = rows.ranks if "ranks" in reads else np.ones(len(rows.index))
     assert ranks is not None
-    return weights_from_ranks(weighting, rows, np.where(np.isfinite(ranks), ranks, np.nan))
+    if np.isinf(ranks).any():
+        ranks = np.where(np.isinf(ranks), np.nan, ranks)
+    return weights_from_ranks(weighting, rows, ranks)

@@ -44,8 +44,8 @@ def segment_penalty(
 
     Flagged tokens with a positive advantage get 0 and the clean positive ones ``α = min(scale_max, 1 + H/C)``
     times their own, H and C the flagged and clean mass; flagged tokens with a negative advantage get
-    ``kappa`` times and the clean ones ``β = max(scale_min, 1 - (kappa - 1) H/C)`` times their own. A sign without clean
-    mass keeps scale 1. Mass is kept unless a bound is reached.
+    ``kappa`` times and the clean ones ``β = max(scale_min, 1 - (kappa - 1) H/C)`` times their own. A sign
+    without clean mass keeps scale 1. Mass is kept unless a bound is reached.
 
     Parameters
     ----------
@@ -67,7 +67,8 @@ def segment_penalty(
     up, down = np.maximum(advantages, 0.0), np.maximum(-advantages, 0.0)
     alpha = np.minimum(1.0 + _odds(up, flagged, scope), scale_max)[:, None]
     beta = np.maximum(1.0 - (kappa - 1.0) * _odds(down, flagged, scope), scale_min)[:, None]
-    return np.where(flagged, 0.0, alpha * up) - np.where(flagged, kappa, beta) * down
+    moved: Floats = np.where(flagged, 0.0, alpha * up) - np.where(flagged, kappa, beta) * down
+    return moved
 
 
 def _odds(mass: Floats, flagged: Bools, scope: Ints) -> Floats:

@@ -64,17 +64,17 @@ def centre(rewards: Floats, codes: Ints, num_groups: int) -> Centred:
     differences is then as exact as the spread allows, however far from 0 the rewards lie.
     """
     last = group_last(rewards, codes, num_groups)
-    mixed = group_any(rewards != last[codes], codes, num_groups)
+    mixed = group_any(rewards != last.take(codes), codes, num_groups)
     size = group_size(codes, num_groups)
     unusual = (rewards != 0.0) & (rewards != 1.0)
     shifted = rewards
     if unusual.any():
         last[~group_any(unusual, codes, num_groups)] = 0.0
-        shifted = rewards - last[codes]
+        shifted = rewards - last.take(codes)
     mean = group_sum(shifted, codes, num_groups) / np.maximum(size, 1)
-    values = shifted - mean[codes]
+    values = shifted - mean.take(codes)
     if not mixed.all():
-        values[~mixed[codes]] = 0.0
+        values[np.flatnonzero(~mixed.take(codes))] = 0.0
     return Centred(values, size, mixed)
 
 
@@ -122,7 +122,7 @@ class Grpo(GroupEstimator):
         scale = deviation(centred, codes, self.ddof) + self.eps
         scale[~centred.mixed] = 1.0
         return self._singletons(
-            centred.values / scale[codes], rewards / (1.0 + self.eps), codes, centred.size
+            centred.values / scale.take(codes), rewards / (1.0 + self.eps), codes, centred.size
         )
 
 
@@ -134,7 +134,7 @@ class Rloo(GroupEstimator):
         """Base advantages (N,)."""
         centred = centre(rewards, codes, num_groups)
         factor = centred.size / np.maximum(centred.size - 1, 1)
-        return self._singletons(centred.values * factor[codes], rewards, codes, centred.size)
+        return self._singletons(centred.values * factor.take(codes), rewards, codes, centred.size)
 
 
 # What libraries do, as named choices. Their float32 dust is not reproduced: equal rewards give exact zeros.
@@ -142,25 +142,20 @@ class Rloo(GroupEstimator):
 
 @dataclass(kw_only=True)
 class GrpoTrl(Grpo):
-    """TRL 1.16 ``scale_rewards="group"``: sample deviation + 1e-4, groups of one refused."""
+    """TRL 1.16 ``scale_rewards="group"``: sample deviation + 1e-4; a lone scorable row gets 0."""
 
-    singleton: str = "error"
-    """Group with one valid row: zero | raw | error."""
     eps: float = 1e-4
     """Added to the standard deviation, reward units, >= 0."""
 
 
 @dataclass(kw_only=True)
 class DrGrpoTrl(DrGrpo):
-    """TRL 1.16 ``scale_rewards="none"``: centred only, groups of one refused."""
-
-    singleton: str = "error"
-    """Group with one valid row: zero | raw | error."""
+    """TRL 1.16 ``scale_rewards="none"``: centred only; a lone scorable row gets 0."""
 
 
 @dataclass(kw_only=True)
 class RlooTrl(Rloo):
-    """TRL 1.16 ``RLOOTrainer``: rewards without a number are left out, a lone row gets 0."""
+    """TRL 1.16 ``RLOOTrainer``: rewards that are None are left out; a lone scorable row gets 0."""
 
 
 @dataclass(kw_only=True)

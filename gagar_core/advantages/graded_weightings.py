@@ -56,7 +56,7 @@ class BradleyTerry(SoftmaxScore):
     """``w = max(exp((θ - θ_max) / tau), floor)``, θ the strengths that pairwise wins imply; range [floor, 1].
 
     The grader turns wins into scores with ``pairwise.bradley_terry_scores``. Three items with a > b > c and
-    a > c: 1, .469, .220. For four in a row, a > b > c > d: 1, .4838, .2341, .1132.
+    a > c: 1, .469, .220. For four in a row, a > b > c > d: 1, .5556, .3194, .1775.
     """
 
     standardize: bool = False

@@ -41,7 +41,7 @@ class Inputs:
 
     def grade(self, name: str, rows: Ints) -> Floats | None:
         """A grade at ``rows``, None if not given."""
-        return self.grades[name][rows] if name in self.grades else None
+        return self.grades[name].take(rows) if name in self.grades else None
 
     def take(self, rows: Ints) -> Inputs:
         """The same inputs at ``rows``."""

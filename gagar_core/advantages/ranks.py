@@ -24,6 +24,8 @@ class PassingRows:
     num_groups: int
     size: Ints
     """Valid rows of each group (G,)."""
+    passes: Ints
+    """Passing rows of each group (G,)."""
     all_codes: Ints
     """Group code of every valid row (V,)."""
     ranks: Floats | None = None
@@ -44,13 +46,31 @@ class _Levels:
 
 
 def sort_levels(values: Floats, codes: Ints, num_groups: int) -> _Levels:
-    """Sort rows within groups by ``values`` (P,), smallest first, NaN last."""
-    order = np.lexsort((values, codes))
-    ordered, sorted_codes = values[order], codes[order]
+    """Sort rows within groups by ``values`` (P,), smallest first, NaN last; the order of ties is open."""
+    keys = _whole_keys(values, codes, num_groups)
+    order = np.lexsort((values, codes)) if keys is None else np.argsort(keys)
+    sorted_codes = codes.take(order)
+    ordered = values.take(order)
     opens = np.ones(len(values), np.bool_)
     opens[1:] = (ordered[1:] != ordered[:-1]) | (sorted_codes[1:] != sorted_codes[:-1])
     size = group_size(codes, num_groups)
     return _Levels(order, sorted_codes, opens, np.cumsum(size) - size)
+
+
+def _whole_keys(values: Floats, codes: Ints, num_groups: int) -> Ints | None:
+    """One integer per row that sorts like (code, value), or None unless values are moderate whole numbers.
+
+    Sorting one integer is several times faster than sorting two keys.
+    """
+    if len(values) == 0 or not np.isfinite(values).all():
+        return None
+    low, high = float(values.min()), float(values.max())
+    if (high - low + 1.0) * num_groups > 2.0**62 or max(abs(low), abs(high)) > 2.0**53:
+        return None
+    whole = values.astype(np.int64)
+    if (whole != values).any():
+        return None
+    return codes * (int(high) - int(low) + 1) + (whole - int(low))
 
 
 def dense_levels(values: Floats, codes: Ints, num_groups: int) -> tuple[Floats, Floats]:
@@ -66,7 +86,7 @@ def dense_levels(values: Floats, codes: Ints, num_groups: int) -> tuple[Floats, 
 def average_ranks(values: Floats, codes: Ints, num_groups: int) -> Floats:
     """Mean rank (P,) of each tied block within its group, 1 = smallest value."""
     levels = sort_levels(values, codes, num_groups)
-    position = 1.0 + np.arange(len(values), dtype=np.float64) - levels.start[levels.codes]
+    position = 1.0 + np.arange(len(values), dtype=np.float64) - levels.start.take(levels.codes)
     result = np.empty(len(values))
     result[levels.order] = _share(position, levels.opens)
     return result
@@ -84,12 +104,28 @@ def weights_from_ranks(weighting: Weighting, rows: PassingRows, ranks: Floats) -
         weights = weighting.quality_weight(dense, count[rows.codes])
     else:
         levels = sort_levels(ranks, rows.codes, rows.num_groups)
-        position = 1.0 + np.arange(len(ranks), dtype=np.float64) - levels.start[levels.codes]
-        count = group_size(rows.codes, rows.num_groups).astype(np.float64)
-        spanned = weighting.quality_weight(position, count[levels.codes])
         weights = np.empty(len(ranks))
-        weights[levels.order] = spanned if levels.opens.all() else _share(spanned, levels.opens)
-    return np.where(np.isnan(ranks), np.nan, weights)
+        weights[levels.order] = _share(_spanned(weighting, levels, rows.passes), levels.opens)
+    missing = np.isnan(ranks)
+    return np.where(missing, np.nan, weights) if missing.any() else weights
+
+
+def _spanned(weighting: Weighting, levels: _Levels, passes: Ints) -> Floats:
+    """Weights of positions 1 … k of every group, in sorted order (P,).
+
+    Groups of one size share their weights: each size is weighted once, then looked up.
+    """
+    sizes = np.unique(passes[passes > 0])
+    ends = np.cumsum(sizes)
+    begins = ends - sizes
+    total = int(sizes.sum())
+    position = 1.0 + np.arange(total, dtype=np.float64) - np.repeat(begins, sizes)
+    table = np.asarray(weighting.quality_weight(position, np.repeat(sizes, sizes).astype(np.float64)))
+    begin = np.zeros(len(passes), np.int64)
+    begin[passes > 0] = begins[np.searchsorted(sizes, passes[passes > 0])]
+    place = (begin - levels.start).take(levels.codes)
+    place += np.arange(len(place))
+    return table.take(place)
 
 
 def _share(values: Floats, opens: Bools) -> Floats:
@@ -99,7 +135,12 @@ def _share(values: Floats, opens: Bools) -> Floats:
     the block's first and last value, so a better rank never weighs less.
     """
     starts = np.flatnonzero(opens)
-    counts = np.diff(np.append(starts, len(values)))
-    first, last = values[starts], values[starts + counts - 1]
-    mean = np.add.reduceat(values, starts) / counts if len(starts) else first
-    return np.repeat(np.clip(mean, np.minimum(first, last), np.maximum(first, last)), counts)
+    if len(starts) == len(values):
+        return values
+    counts = np.diff(starts, append=len(values))
+    shared = values.take(starts)
+    tied = np.flatnonzero(counts > 1)
+    first, last = shared.take(tied), values.take((starts + counts - 1).take(tied))
+    mean = np.add.reduceat(values, starts).take(tied) / counts.take(tied)
+    shared[tied] = np.clip(mean, np.minimum(first, last), np.maximum(first, last))
+    return np.repeat(shared, counts)

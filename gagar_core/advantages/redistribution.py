@@ -17,7 +17,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from gagar_core.advantages.corrections import size_factor
-from gagar_core.advantages.groups import group_any, group_max, group_size, group_sum, varies
+from gagar_core.advantages.groups import group_any, group_max, group_sum, varies
 from gagar_core.advantages.ranks import PassingRows, average_ranks
 from gagar_core.errors import check_choice, check_range, gather
 from gagar_core.protocols import Bools, Floats, Ints
@@ -40,7 +40,7 @@ ACTED, NO_ROW, NO_PASS, SINGLE, UNUSABLE, TIED, NO_POSITIVE, OFF, TOO_SMALL = ra
 _TINY = 1e-100  # products of weights below this and ordinary advantages may leave the normal range
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Redistributed:
     """Arrays (V,) over valid rows and (G,) over groups; ``reason`` indexes ``REASONS``."""
 
@@ -57,7 +57,7 @@ def untouched(base: Floats, size: Ints) -> Redistributed:
     groups = len(size)
     return Redistributed(
         base.copy(),
-        np.ones(len(base)),
+        np.broadcast_to(np.float64(1.0), len(base)),
         np.full(groups, np.nan),
         np.zeros(groups, np.bool_),
         np.where(size == 0, NO_ROW, ACTED),
@@ -67,7 +67,7 @@ def untouched(base: Floats, size: Ints) -> Redistributed:
 
 @dataclass(frozen=True, slots=True)
 class Acting:
-    """Passing rows of the groups that are redistributed: A⁺, f and u (None = 1), each (P,)."""
+    """Passing rows: group, A⁺, f and u (None = 1), each (P,); what is found for idle groups is ignored."""
 
     codes: Ints
     num_groups: int
@@ -133,7 +133,7 @@ class Redistribution:
     group_size: int = 0
     """Intended rows per group; groups with dropouts are rescaled by (1 - 1/this) / (1 - 1/n), 0 = off."""
     all_pass: str = "zero"
-    """Groups in which every row passes: zero (keep the base) | leave_one_out (beta times centred rank)."""
+    """Groups in which all rows pass: zero (keep the base) | leave_one_out (beta times centred rank)."""
     beta: float = 0.1
     """Size of leave_one_out advantages, >= 0; keep it below the median |A| of mixed groups."""
 
@@ -167,16 +167,13 @@ class Redistribution:
         """Redistribute ``base`` (V,) by ``weights`` (P,) of ``rows``; NaN = no usable grade."""
         result = untouched(base, rows.size)
         weights = self._effective(weights, rows)
-        reason = self._reasons(base, weights, rows)
-        result.reason[:] = reason
-        acting = reason == ACTED
-        if acting.any():
-            chosen = slice(None) if acting.all() else acting[rows.codes]
-            self._act(result, base, weights, rows, chosen)
+        result.reason = self._reasons(weights, rows)
+        if (result.reason == ACTED).any():
+            self._act(result, base, weights, rows)
         if self.all_pass == "leave_one_out":
             self._leave_one_out(result, base, weights, rows)
         if self.group_size:
-            result.advantages[:] *= size_factor(rows.size, self.group_size)[rows.all_codes]
+            result.advantages *= size_factor(rows.size, self.group_size).take(rows.all_codes)
         return result
 
     def _rule(self) -> Rule:
@@ -186,92 +183,94 @@ class Redistribution:
         if self.temper != 1.0:
             weights = weights**self.temper
         if self.shrink:
-            total = group_sum(weights, rows.codes, rows.num_groups)
-            mean = total / np.maximum(group_size(rows.codes, rows.num_groups), 1)
-            weights = (1.0 - self.shrink) * weights + self.shrink * mean[rows.codes]
+            mean = group_sum(weights, rows.codes, rows.num_groups) / np.maximum(rows.passes, 1)
+            weights = (1.0 - self.shrink) * weights + self.shrink * mean.take(rows.codes)
         return weights
 
-    def _reasons(self, base: Floats, weights: Floats, rows: PassingRows) -> Ints:
+    def _reasons(self, weights: Floats, rows: PassingRows) -> Ints:
         groups, strict = rows.num_groups, self._rule().strict
-        passes = group_size(rows.codes, groups)
         reason = np.zeros(groups, np.int64)
         # Later lines are the more basic reasons and overwrite the earlier ones.
-        reason[~group_any(base[rows.index] > 0.0, rows.codes, groups)] = NO_POSITIVE
         if not strict:
             reason[~varies(weights, rows.codes, groups)] = TIED
         unusable = np.isnan(weights)
         if unusable.any():
             reason[group_any(unusable, rows.codes, groups)] = UNUSABLE
         if not strict:
-            reason[passes == 1] = SINGLE
+            reason[rows.passes == 1] = SINGLE
         if self.shrink == 1.0:
             reason[:] = OFF
-        reason[passes == 0] = NO_PASS
+        reason[rows.passes == 0] = NO_PASS
         reason[rows.size == 0] = NO_ROW
         return reason
 
-    def _act(
-        self, result: Redistributed, base: Floats, weights: Floats, rows: PassingRows, chosen: slice | Bools
-    ) -> None:
-        """Write the redistributed values of the chosen passing rows into ``result``."""
-        rule = self._rule()
-        index, codes = rows.index[chosen], rows.codes[chosen]
-        old = base[index]
-        unit = rows.lengths[chosen] if rule.conserve == "token" and rows.lengths is not None else None
-        acting = Acting(codes, rows.num_groups, np.maximum(old, 0.0), weights[chosen], unit)
-        gain = self._gain(acting)
-        lost = ~np.isfinite(gain.lambda_) & (result.reason == ACTED)
-        if lost.any():
-            result.reason[lost] = TOO_SMALL
-            gain.rows[lost[codes]] = 1.0
-        new = gain.rows * acting.positive
-        recentred = gain.capped & ~lost & rule.recentre_capped
-        negative = old < 0.0
-        if negative.any():
-            clips = group_any(negative, codes, rows.num_groups) & ~lost & (rule.negative_pass == "clip")
-            kept = negative & ~clips[codes]
-            new[kept] = old[kept]
-            recentred |= clips
+    def _act(self, result: Redistributed, base: Floats, weights: Floats, rows: PassingRows) -> None:
+        """Write what becomes of the passing rows into ``result``; idle groups keep their bits."""
+        rule, index, codes = self._rule(), rows.index, rows.codes
+        positive = np.maximum(base.take(index), 0.0)
+        unit = rows.lengths if rule.conserve == "token" else None
+        acting = Acting(codes, rows.num_groups, positive, weights, unit)
+        before = acting.mass(positive)
+        gain = self._gain(acting, before)
+        on = result.reason == ACTED
+        result.reason[on & ~np.isfinite(gain.lambda_)] = TOO_SMALL
+        result.reason[on & ~(before > 0.0)] = NO_POSITIVE
+        done = result.reason == ACTED
+        recentred = gain.capped & done & rule.recentre_capped
+        new = np.multiply(gain.rows, positive, out=gain.rows)
+        _put_back(new, ~done.take(codes), base, index)
+        negative = base.take(index) < 0.0
+        if rule.negative_pass == "keep":
+            _put_back(new, negative, base, index)
+        elif negative.any():
+            recentred |= group_any(negative, codes, rows.num_groups) & done
         result.advantages[index] = new
         if recentred.any():
-            self._recentre(result, acting.total(old) - acting.total(new), recentred, rows)
-        self._report(result, acting, gain, index)
+            self._recentre(result, acting.total(base.take(index)) - acting.total(new), recentred, rows)
+            new = result.advantages.take(index)
+        after = acting.mass(np.maximum(new, 0.0, out=new))
+        np.divide(after, before, out=result.positive_mass_kept, where=done)
+        result.lambda_[done], result.capped[done] = gain.lambda_[done], gain.capped[done]
+        result.weights = np.ones(len(base))
+        result.weights[index] = weights
+        result.weights[index.take(np.flatnonzero(~done.take(codes)))] = 1.0
 
-    def _gain(self, acting: Acting) -> Gain:
+    def _gain(self, acting: Acting, total: Floats) -> Gain:
+        """Multipliers of A⁺; ``total`` (G,) is the mass to conserve."""
         raise NotImplementedError
 
     def _recentre(self, result: Redistributed, missing: Floats, where: Bools, rows: PassingRows) -> None:
         """Spread a group's missing sum over all its rows, so that the group's sum is that of the base."""
-        shift = missing / np.maximum(rows.size, 1)
-        touched = where[rows.all_codes]
-        result.advantages[touched] += shift[rows.all_codes[touched]]
-
-    def _report(self, result: Redistributed, acting: Acting, gain: Gain, index: Ints) -> None:
-        done = result.reason == ACTED
-        before = acting.mass(acting.positive)
-        after = acting.mass(np.maximum(result.advantages[index], 0.0))
-        result.positive_mass_kept[done] = after[done] / before[done]
-        result.lambda_[done] = gain.lambda_[done]
-        result.capped[done] = gain.capped[done]
-        shown = done[acting.codes]
-        result.weights[index[shown]] = acting.weights[shown]
+        # Adding -0.0 leaves every bit of a group that is not recentred, 0.0 would turn -0.0 into 0.0.
+        shift = np.where(where, missing / np.maximum(rows.size, 1), -0.0)
+        result.advantages += shift.take(rows.all_codes)
 
     def _leave_one_out(self, result: Redistributed, base: Floats, weights: Floats, rows: PassingRows) -> None:
-        """All-pass groups with a zero base: ``beta * n / (n - 1) * (q - mean(q))``, q the rank percentile."""
-        passes = group_size(rows.codes, rows.num_groups)
-        flat = ~group_any(base[rows.index] != 0.0, rows.codes, rows.num_groups)
-        chosen = (result.reason == NO_POSITIVE) & (passes == rows.size) & (passes > 1) & flat
+        """All-pass groups with a zero base: ``beta * n / (n - 1) * (q - mean(q))``, q the rank percentile.
+
+        The order is that of the ranks, where given, else that of the weights.
+        """
+        flat = ~group_any(base.take(rows.index) != 0.0, rows.codes, rows.num_groups)
+        chosen = np.isin(result.reason, (NO_POSITIVE, TIED)) & (rows.passes == rows.size) & flat
+        chosen &= rows.passes > 1
         if not chosen.any():
             return
         on = chosen[rows.codes]
-        codes, n = rows.codes[on], passes.astype(np.float64)[rows.codes[on]]
+        codes, n = rows.codes[on], rows.passes.astype(np.float64)[rows.codes[on]]
         order = -weights[on]
         if rows.ranks is not None and not np.isnan(rows.ranks[on]).any():
             order = rows.ranks[on]
         percentile = 1.0 - (average_ranks(order, codes, rows.num_groups) - 1.0) / (n - 1.0)
         size = self.beta * (1.0 - self.shrink)
-        result.advantages[rows.index[on]] = size * n / (n - 1.0) * (percentile - 0.5)
-        result.reason[chosen] = ACTED
+        values = size * n / (n - 1.0) * (percentile - 0.5)
+        result.advantages[rows.index[on]] = values
+        result.reason[group_any(values != 0.0, codes, rows.num_groups)] = ACTED
+
+
+def _put_back(values: Floats, flags: Bools, base: Floats, index: Ints) -> None:
+    """Give flagged rows (P,) of ``values`` the base advantage at their ``index``."""
+    rows = np.flatnonzero(flags)
+    values[rows] = base.take(index.take(rows))
 
 
 @dataclass(kw_only=True)
@@ -303,15 +302,15 @@ class SumPreserving(Redistribution):
     def _rule(self) -> Rule:
         return Rule(self.conserve, self.negative_pass, self.strict)
 
-    def _gain(self, acting: Acting) -> Gain:
-        factor, lambda_, weights = rescale_factor(acting)
+    def _gain(self, acting: Acting, total: Floats) -> Gain:
+        factor, lambda_, weights = rescale_factor(acting, total)
         capped = np.zeros(acting.num_groups, np.bool_)
         if self.lambda_max:
-            capped = lambda_ > self.lambda_max
+            capped = (lambda_ > self.lambda_max) & np.isfinite(lambda_)
             # Cut the factor in the same proportion: it may refer to weights in another unit than λ.
             factor[capped] *= self.lambda_max / lambda_[capped]
-            lambda_ = np.minimum(lambda_, self.lambda_max)
-        return Gain(factor[acting.codes] * weights, lambda_, capped)
+            lambda_[capped] = self.lambda_max
+        return Gain(factor.take(acting.codes) * weights, lambda_, capped)
 
 
 @dataclass(kw_only=True)
@@ -324,21 +323,28 @@ class Paper(SumPreserving):
     """A passing row with a negative base: keep (untouched) | clip (0, then the group is recentred)."""
 
 
-def rescale_factor(acting: Acting) -> tuple[Floats, Floats, Floats]:
+def rescale_factor(acting: Acting, total: Floats) -> tuple[Floats, Floats, Floats]:
     """``S / W`` for weights in a safe unit (G,), λ for the weights as they are (G,), and the former (P,).
 
     Shares do not change when a group's weights are divided by their largest one. Only groups with weights so
-    small that products would leave the normal range are, so ordinary groups keep their bits. Both numbers are
-    infinite where W is 0 all the same; a λ too large for a float is shown as the largest one.
+    small that products would leave the normal range are, so ordinary groups keep their bits. Where W is 0
+    all the same, λ is infinite; a λ too large for a float is shown as the largest one.
     """
     weights, unit = acting.weights, np.ones(acting.num_groups)
-    if weights.min(initial=1.0) < _TINY:
-        small = group_any(weights < _TINY, acting.codes, acting.num_groups)
-        unit = np.where(small, group_max(weights, acting.codes, acting.num_groups), 1.0)
-        weights = weights / unit[acting.codes]
+    tiny = weights < _TINY
+    if tiny.any():
+        counted = np.where(acting.positive > 0.0, weights, 0.0)
+        largest = group_max(counted, acting.codes, acting.num_groups)
+        small = group_any(tiny, acting.codes, acting.num_groups) & (largest > 0.0)
+        unit[small] = largest[small]
+        with np.errstate(over="ignore"):
+            # Above the unit are only rows without positive base, and their weight does not matter.
+            weights = np.minimum(weights / unit.take(acting.codes), 1.0)
     weighted = acting.mass(weights * acting.positive)
-    total = acting.mass(acting.positive)
-    factor = np.divide(total, weighted, out=np.full(acting.num_groups, np.inf), where=weighted > 0)
+    possible = weighted > 0.0
     with np.errstate(over="ignore"):
+        factor = np.divide(total, weighted, out=np.zeros(acting.num_groups), where=possible)
         lambda_ = np.minimum(factor / unit, np.finfo(np.float64).max)
-    return factor, np.where(np.isfinite(factor), lambda_, np.inf), weights
+    possible &= np.isfinite(factor)
+    factor[~possible] = 0.0
+    return factor, np.where(possible, lambda_, np.inf), weights

@@ -8,6 +8,7 @@ import numpy as np
 
 from gagar_core.advantages.redistribution import Acting, Gain, Redistribution, Rule, rescale_factor
 from gagar_core.errors import check_choice, check_range
+from gagar_core.protocols import Floats
 
 
 @dataclass(kw_only=True)
@@ -38,23 +39,20 @@ class ShareCap(Redistribution):
     def _rule(self) -> Rule:
         return Rule(self.conserve, self.negative_pass, recentre_capped=False)
 
-    def _gain(self, acting: Acting) -> Gain:
-        factor, lambda_, weights = rescale_factor(acting)
-        first, possible = factor, np.isfinite(factor)
+    def _gain(self, acting: Acting, total: Floats) -> Gain:
+        factor, lambda_, weights = rescale_factor(acting, total)
+        first, codes = factor, acting.codes
         full = np.zeros(len(weights), np.bool_)
-        total = acting.mass(acting.positive)
         # Each round fills at least one more row, and filling raises the factor of the others.
-        while (
-            over := ~full & possible[acting.codes] & (factor[acting.codes] * weights > self.gain_max)
-        ).any():
+        while (over := ~full & (factor.take(codes) * weights > self.gain_max)).any():
             full |= over
             left = total - self.gain_max * acting.mass(np.where(full, acting.positive, 0.0))
             open_ = acting.mass(np.where(full, 0.0, weights * acting.positive))
             factor = np.divide(np.maximum(left, 0.0), open_, out=factor.copy(), where=open_ > 0.0)
-        lambda_ *= np.divide(factor, first, out=np.ones(acting.num_groups), where=possible)
+        lambda_ *= np.divide(factor, first, out=np.ones(acting.num_groups), where=first > 0.0)
         capped = np.zeros(acting.num_groups, np.bool_)
-        capped[acting.codes[full]] = True
-        return Gain(np.where(full, self.gain_max, factor[acting.codes] * weights), lambda_, capped)
+        capped[codes[full]] = True
+        return Gain(np.where(full, self.gain_max, factor.take(codes) * weights), lambda_, capped)
 
 
 @dataclass(kw_only=True)
@@ -65,6 +63,6 @@ class DownweightOnly(Redistribution):
     r = [1, 1, 1, 0], f = [1, .85, .4] gives [.25, .2125, .1, -.75].
     """
 
-    def _gain(self, acting: Acting) -> Gain:
+    def _gain(self, acting: Acting, total: Floats) -> Gain:
         none = np.zeros(acting.num_groups, np.bool_)
-        return Gain(acting.weights, np.ones(acting.num_groups), none)
+        return Gain(acting.weights.copy(), np.ones(acting.num_groups), none)

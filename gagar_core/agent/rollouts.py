@@ -27,6 +27,7 @@ from gagar_core.agent.actions import (
     syntax_nodes,
 )
 from gagar_core.agent.codec import Codec
+from gagar_core.errors import DivergedError
 from gagar_core.protocols import Sandbox
 from gagar_core.tasks.checks import passes, verdict
 from gagar_core.types import CallResult, Case, Segment, Task, Trajectory
@@ -220,6 +221,9 @@ def report_of(cases: Sequence[Case], results: Sequence[CallResult]) -> TestRepor
 def _sample(logprobs: torch.Tensor, uniforms: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Inverse-CDF draw per row: token ids (B,) and their log-probabilities (B,)."""
     cumulative = logprobs.exp().cumsum(1)
+    if not bool(torch.isfinite(cumulative[:, -1]).all()):
+        msg = "the policy's log-probabilities are not finite"
+        raise DivergedError(msg)
     # the last cumulative value is 1 up to rounding: scaling the draw by it keeps every index valid
     choice = torch.searchsorted(cumulative, (uniforms * cumulative[:, -1]).unsqueeze(1), right=True).squeeze(
         1

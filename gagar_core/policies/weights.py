@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -24,8 +25,8 @@ def save_weights(network: nn.Module, path: Path) -> None:
 def load_weights(network: nn.Module, path: Path) -> None:
     """Read parameters back; raise ``ArtifactError`` if the file is damaged or of another network."""
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as arrays:
             network.load_state_dict({name: torch.from_numpy(arrays[name]) for name in arrays.files})
-    except (OSError, ValueError, KeyError, RuntimeError, EOFError) as err:
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, EOFError, zipfile.BadZipFile) as err:
         msg = f"{path} does not hold the weights of this policy ({err}); remove its folder to build it again"
         raise ArtifactError(msg) from err

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from gagar_core.sandbox.broker import Counters, ProcessSandbox
-from gagar_core.sandbox.settings import LEVELS, SandboxSettings
+from gagar_core.sandbox.levels import choose
+from gagar_core.sandbox.settings import LEVELS, TRAINING_LEVELS, SandboxSettings
 
-__all__ = ["LEVELS", "Counters", "ProcessSandbox", "SandboxSettings", "open_sandbox"]
+__all__ = ["LEVELS", "TRAINING_LEVELS", "Counters", "ProcessSandbox", "SandboxSettings", "open_sandbox"]
 
 
 def open_sandbox(settings: SandboxSettings | None = None) -> ProcessSandbox:
-    """Start the workers; open it before torch is imported, so that they stay small.
+    """Test what isolation this machine gives, and start at the strongest level that holds.
 
-    Raises ``SandboxError`` if no worker can be started.
+    The level and what was probed is printed on stderr. Raises ``SandboxError`` if no level is good enough.
     """
-    return ProcessSandbox(settings or SandboxSettings())
+    settings = settings or SandboxSettings()
+    return ProcessSandbox(settings, choose(settings))

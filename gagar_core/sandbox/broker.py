@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import sys
+from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gagar_core.errors import InputError
-from gagar_core.sandbox import wire
-from gagar_core.sandbox.cache import AnswerCache, Key, key_of
-from gagar_core.sandbox.process import DiedError, StalledError, WorkerProcess
-from gagar_core.sandbox.settings import SandboxSettings
+from gagar_core.errors import InputError, SandboxError
+from gagar_core.sandbox import jobs, journal, levels
+from gagar_core.sandbox.cache import AnswerCache
+from gagar_core.sandbox.isolated import Isolated
+from gagar_core.sandbox.jobs import Job, Request
+from gagar_core.sandbox.lanes import Lane
+from gagar_core.sandbox.scheduling import Task, run_together
+from gagar_core.sandbox.settings import TRAINING_LEVELS, SandboxSettings
+from gagar_core.sandbox.vocabulary import is_closed
+from gagar_core.sandbox.zygotes import LevelError, ZygoteLostError
 from gagar_core.types import CallResult, Program
-
-Request = tuple[Program, Sequence[tuple[Any, ...]]]
-_CLAIMS = frozenset(("ok", "error", "timeout", "memory", "output"))
-"""What a worker may say about a program; ``violation`` and ``infra`` are the broker's to give."""
-_PING = ["def f():\n    return 1\n", "f", [[]]]
-_NOT_RUN = "not run: an earlier call ended the program"
 
 
 @dataclass(slots=True)
@@ -29,10 +29,19 @@ class Counters:
     cache_hits: int = 0
     timeouts: int = 0
     infra: int = 0
+    programs: int = 0
+    """Programs executed (at least one call not answered from the cache)."""
+    tampering: int = 0
+    """Executed programs with a sign of tampering: foreign return types, SystemExit, early answers."""
+
+    @property
+    def tamper_hints(self) -> float:
+        """Signs of tampering per 1,000 executed programs."""
+        return 1000 * self.tampering / self.programs if self.programs else 0.0
 
 
 class ProgramSession:
-    """One program, called as often as one likes (see ``gagar_core.protocols.Session``)."""
+    """One program, kept warm until the step ends (see ``gagar_core.protocols.Session``)."""
 
     def __init__(self, sandbox: ProcessSandbox, program: Program) -> None:
         self._sandbox = sandbox
@@ -47,7 +56,7 @@ class ProgramSession:
         """Call it once per argument tuple, in order."""
         if self.closed:
             raise InputError("this session is closed; open the program again")
-        return self._sandbox.calls_batch([(self.program, many)])[0]
+        return self._sandbox.warm_calls(self.program, many)
 
     def close(self) -> None:
         """Forget the program."""
@@ -55,24 +64,39 @@ class ProgramSession:
 
 
 class ProcessSandbox:
-    """Persistent worker processes behind the ``Sandbox`` seam. Level ``rlimits``: not isolated."""
+    """Zygotes, their children and a cache behind the ``Sandbox`` seam."""
 
-    level = "rlimits"
-
-    def __init__(self, settings: SandboxSettings) -> None:
+    def __init__(self, settings: SandboxSettings, chosen: levels.Choice) -> None:
         self.settings = settings
+        self.level = chosen.level
+        self.report = chosen.report
         self.counters = Counters()
-        self._workers = [WorkerProcess(settings) for _ in range(settings.workers)]
+        self._lanes = [Lane(settings, chosen.level, slot) for slot in range(settings.workers)]
         self._cache = AnswerCache(settings.cache_mb << 20)
+        self._proofs: dict[str, bool] = {}
         self._sessions: list[ProgramSession] = []
-        for worker in self._workers:
-            worker.start()
-        print(f"sandbox level={self.level} (not isolated)", file=sys.stderr)
+        self._warm: OrderedDict[tuple[str, str], Isolated] = OrderedDict()
+        self._journal = journal.Journal(settings, self.report) if settings.log else None
+        self._turn = 0
+        print(self.report.line(), file=sys.stderr)
 
     @property
     def cpu_s(self) -> float:
-        """CPU seconds of all worker processes so far."""
-        return sum(worker.cpu_s for worker in self._workers)
+        """CPU seconds of all zygotes and children so far."""
+        return sum(lane.zygote.cpu_s for lane in self._lanes)
+
+    def check_for_training(self) -> None:
+        """Raise ``SandboxError`` unless a reward from this level can be trusted."""
+        weak = self.level == "landlock-weak" and self.settings.allow_weak_training
+        if self.level in TRAINING_LEVELS or weak:
+            return
+        reasons = (
+            "; ".join(f"{level}: {reason}" for level, reason in self.report.refused.items()) or "by choice"
+        )
+        ways = "set sandbox.level=auto; `python -m gagar_core.sandbox check` shows what the machine lacks"
+        if self.level == "landlock-weak":
+            ways += ", or set sandbox.allow_weak_training=true"
+        raise SandboxError(f"sandbox level {self.level} is not good enough to train with ({reasons}); {ways}")
 
     def open(self, program: Program) -> ProgramSession:
         """Load a program."""
@@ -81,16 +105,27 @@ class ProcessSandbox:
         return session
 
     def end_step(self) -> None:
-        """Close every session opened since the last call."""
+        """Close every session opened since the last call; shared children are replaced."""
         for session in self._sessions:
             session.close()
         self._sessions.clear()
+        self._drive([self._end_children()])
+
+    def _end_children(self) -> Task[None]:
+        while self._warm:
+            yield from _quietly(self._warm.popitem()[1].close())
+        for lane in self._lanes:
+            yield from _quietly(lane.end_shared())
 
     def close(self) -> None:
-        """Stop all worker processes."""
-        self.end_step()
-        for worker in self._workers:
-            worker.kill()
+        """Stop all processes."""
+        for session in self._sessions:
+            session.close()
+        self._warm.clear()
+        for lane in self._lanes:
+            lane.stop()
+        if self._journal is not None:
+            self._journal.close()
 
     def __enter__(self) -> ProcessSandbox:
         return self
@@ -101,184 +136,108 @@ class ProcessSandbox:
     def calls_batch(self, requests: Sequence[Request]) -> list[list[CallResult]]:
         """For each (program, argument tuples) the results of its calls, in order.
 
-        Equal calls within the batch are executed once. Raises ``InputError`` for arguments that are not built
-        from exact builtin types.
+        Equal calls are executed once. Raises ``InputError`` for arguments that are not built from exact
+        builtin types.
         """
-        keys = [[key_of(args) for args in many] for _, many in requests]
-        known = [self._cache.find(program, keys[i]) for i, (program, _) in enumerate(requests)]
-        jobs = _missing_jobs(requests, keys, known)
-        self.counters.calls += sum(len(many) for _, many in requests)
-        self.counters.cache_hits += sum(len(many) for _, many in requests) - sum(len(j.args) for j in jobs)
-        for job in self._executed(jobs):
-            for (i, k), result in zip(job.places, job.results, strict=True):
-                known[i][k] = result
-                if result.status != "infra" and result.message != _NOT_RUN:
-                    self._cache.keep(job.program, keys[i][k], result)
-        return _filled(known, requests, keys)
+        return self._run("calls", requests)
 
-    def _executed(self, jobs: list[_Job]) -> list[_Job]:
-        """Run the jobs, spread over the workers."""
-        shares = [jobs[k :: len(self._workers)] for k in range(len(self._workers))]
-        drivers = [_Driver(worker, share) for worker, share in zip(self._workers, shares, strict=True)]
-        for driver in drivers:
-            driver.send_all()
-        for driver in drivers:
-            driver.collect()
-        for result in (result for job in jobs for result in job.results):
-            self.counters.timeouts += result.status == "timeout"
-            self.counters.infra += result.status == "infra"
-        return jobs
+    def scripts_batch(self, requests: Sequence[tuple[Program, Sequence[str]]]) -> list[list[CallResult]]:
+        """For each (main program, texts for its stdin) what it wrote on stdout; entry points are not used."""
+        return self._run("script", requests)
 
+    def operations_batch(self, requests: Sequence[Request]) -> list[list[CallResult]]:
+        """For each (program whose entry point is a class, lists of operations) the values of the operations.
 
-@dataclass(slots=True)
-class _Job:
-    """Calls of one program that must be executed, and where their results belong."""
+        One list of operations is ``[(class name, arguments), (method, arguments), ...]``: it makes one object
+        and calls its methods in order. The value is the list of what they returned, None for the first.
+        """
+        return self._run("operations", requests)
 
-    program: Program
-    places: list[tuple[int, int]]
-    args: list[list[Any]]
-    results: list[CallResult]
+    def judge_batch(self, requests: Sequence[tuple[Program, Sequence[str]]]) -> list[list[CallResult]]:
+        """For each (program, test programs) one result per test program: ``ok``, ``wrong`` or a verdict.
 
-    def message(self) -> list[Any]:
-        return [self.program.source, self.program.entry_point, self.args]
+        A test program is Python with assertions. It finds the candidate as ``candidate`` and under the name
+        of its entry point; if it defines ``check``, ``check(candidate)`` is called.
+        """
+        return self._run("judge", requests)
 
+    def warm_calls(self, program: Program, many: Sequence[tuple[Any, ...]]) -> list[CallResult]:
+        """Like ``calls_batch`` for one program, whose child stays for the next time."""
+        planned = jobs.plan("calls", [(program, many)], self._cache)
+        if planned.jobs and not self._is_closed(program):
+            (job,) = planned.jobs
+            self._drive([self._ask_warm(job)])
+            if not job.done:
+                self._execute([job])
+        else:
+            self._execute(planned.jobs)
+        return self._settled(planned)[0]
 
-def _missing_jobs(
-    requests: Sequence[Request], keys: list[list[Key | None]], known: list[list[CallResult | None]]
-) -> list[_Job]:
-    jobs: dict[tuple[str, str], _Job] = {}
-    planned: set[tuple[str, str, Key]] = set()
-    for i, (program, many) in enumerate(requests):
-        name = (program.source, program.entry_point)
-        for k, args in enumerate(many):
-            key = keys[i][k]
-            if known[i][k] is not None or (key is not None and (*name, key) in planned):
-                continue
-            if key is not None:
-                planned.add((*name, key))
-            job = jobs.setdefault(name, _Job(program, [], [], []))
-            job.places.append((i, k))
-            job.args.append(_encoded(args))
-    return list(jobs.values())
-
-
-def _encoded(args: tuple[Any, ...]) -> list[Any]:
-    try:
-        return [wire.encode(value) for value in args]
-    except (wire.UnsupportedTypeError, wire.TooDeepError) as fault:
-        raise InputError(
-            f"arguments must be built from exact builtin types: {args!r:.200} ({fault})"
-        ) from None
-
-
-def _filled(
-    known: list[list[CallResult | None]], requests: Sequence[Request], keys: list[list[Key | None]]
-) -> list[list[CallResult]]:
-    """Copy the result of a call to the places that repeat it."""
-    found: dict[tuple[str, str, Key], CallResult] = {}
-    complete: list[list[CallResult]] = []
-    for i, (program, _) in enumerate(requests):
-        row: list[CallResult] = []
-        for key, result in zip(keys[i], known[i], strict=True):
-            name = (program.source, program.entry_point, key or b"")
-            if result is None:
-                result = found[name]
-            else:
-                found[name] = result
-            row.append(result)
-        complete.append(row)
-    return complete
-
-
-class _Driver:
-    """Takes one worker through its share of a batch; finds the program that stops it."""
-
-    def __init__(self, worker: WorkerProcess, jobs: list[_Job]) -> None:
-        self._worker = worker
-        self._jobs = jobs
-        self._failed = False
-
-    def send_all(self) -> None:
-        if self._jobs:
-            self._failed = not self._sent([job.message() for job in self._jobs])
-
-    def collect(self) -> None:
-        position = 0
-        while position < len(self._jobs):
-            if self._failed:
-                position = self._past_suspect(position)
-                rest = self._jobs[position:]
-                self._failed = bool(rest) and not self._sent([job.message() for job in rest])
-                continue
-            try:
-                self._jobs[position].results = _results(
-                    self._worker.receive(), len(self._jobs[position].args)
-                )
-                position += 1
-            except (StalledError, DiedError):
-                self._failed = True
-
-    def _sent(self, messages: list[Any]) -> bool:
+    def _ask_warm(self, job: Job) -> Task[None]:
+        name = (job.program.source, job.program.entry_point)
+        child = self._warm.pop(name, None)
+        if child is None:
+            lane = self._lanes[self._turn % len(self._lanes)]
+            self._turn += 1
+            child = Isolated(lane.zygote, job.program, "calls", self.settings)
+        again: list[Job] = []
         try:
-            self._worker.send(messages)
-        except DiedError:
+            child.zygote.start()
+            yield from self._lanes[0].ask_all(child, job, again)
+        except (ZygoteLostError, LevelError):
+            return
+        if child.alive:
+            self._warm[name] = child
+        while len(self._warm) > self.settings.live_sessions:
+            yield from _quietly(self._warm.popitem(last=False)[1].close())
+
+    def _run(self, mode: str, requests: Sequence[Request]) -> list[list[CallResult]]:
+        planned = jobs.plan(mode, requests, self._cache)
+        self._execute(planned.jobs)
+        return self._settled(planned)
+
+    def _settled(self, planned: jobs.Plan) -> list[list[CallResult]]:
+        counters, results = self.counters, [r for job in planned.jobs for r in job.results]
+        counters.calls += planned.calls
+        counters.cache_hits += planned.calls - planned.executions
+        counters.timeouts += sum(result.status == "timeout" for result in results)
+        counters.infra += sum(result.status == "infra" for result in results)
+        counters.programs += len(planned.jobs)
+        counters.tampering += sum(job.suspicious for job in planned.jobs)
+        if self._journal is not None:
+            self._journal.write(planned.jobs)
+        return planned.settle(self._cache)
+
+    def _execute(self, todo: list[Job]) -> None:
+        """Run jobs spread over the lanes; those that idled too long or lost their zygote once more, alone."""
+        closed = [job for job in todo if job.mode == "calls" and self._is_closed(job.program)]
+        isolated = deque(job for job in todo if not (job.mode == "calls" and self._is_closed(job.program)))
+        again: list[Job] = []
+        count = len(self._lanes)
+        tasks = [lane.run(closed[k::count], isolated, again) for k, lane in enumerate(self._lanes)]
+        if todo:
+            self._drive(tasks)
+        for job in again:
+            self._drive([self._lanes[0].run_isolated(job, None)])
+
+    def _drive(self, tasks: list[Task[None]]) -> None:
+        run_together(tasks)
+
+    def _is_closed(self, program: Program) -> bool:
+        """The caller's word is only a hint: the allow-list decides, here in the trusted process."""
+        if not program.closed_vocabulary:
             return False
-        return True
-
-    def _past_suspect(self, position: int) -> int:
-        """Run the unanswered programs call by call until one stops the worker again."""
-        for job in self._jobs[position:]:
-            position += 1
-            if not self._alone(job):
-                break
-        return position
-
-    def _alone(self, job: _Job) -> bool:
-        """Second run of a suspect; what it shows now is its verdict. False if it stopped the worker again."""
-        job.results = []
-        try:
-            for args in job.args:
-                self._worker.send([[job.program.source, job.program.entry_point, [args]]])
-                job.results += _results(self._worker.receive(), 1)
-            return True
-        except StalledError:
-            stop = CallResult("timeout", None, "no answer within the time limit")
-        except DiedError:
-            works = self._worker_works()
-            stop = (
-                CallResult("error", None, "process ended")
-                if works
-                else CallResult("infra", None, "worker broken")
-            )
-        job.results.append(stop)
-        rest = CallResult(stop.status, None, _NOT_RUN)
-        job.results += [rest] * (len(job.args) - len(job.results))
-        return False
-
-    def _worker_works(self) -> bool:
-        try:
-            self._worker.send([_PING])
-            return _results(self._worker.receive(), 1)[0] == CallResult("ok", 1)
-        except (StalledError, DiedError):
-            return False
+        known = self._proofs.get(program.source)
+        if known is None:
+            if len(self._proofs) > 10_000:
+                self._proofs.clear()
+            known = self._proofs[program.source] = is_closed(program.source)
+        return known
 
 
-def _results(outcomes: Any, count: int) -> list[CallResult]:
-    """Check what a worker says; anything odd becomes ``violation``, never a pass."""
-    if type(outcomes) is not list or len(outcomes) != count:
-        return [CallResult("violation", None, "malformed answer")] * count
-    return [_result(outcome) for outcome in outcomes]
-
-
-def _result(outcome: Any) -> CallResult:
-    if type(outcome) is not list or len(outcome) != 3:
-        return CallResult("violation", None, "malformed answer")
-    status, value, message = outcome
-    if status not in _CLAIMS or type(message) is not str:
-        return CallResult("violation", None, "malformed answer")
-    if status != "ok":
-        return CallResult(status, None, message[:100])
+def _quietly(task: Task[Any]) -> Task[None]:
+    """Finish a clean-up even if its zygote has just gone: then there is nothing left to clean."""
     try:
-        return CallResult("ok", wire.decode(value))
-    except wire.WireError as fault:
-        return CallResult("violation", None, f"malformed answer: {fault}")
+        yield from task
+    except ZygoteLostError:
+        return

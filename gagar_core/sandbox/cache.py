@@ -6,17 +6,19 @@ import marshal
 from collections import OrderedDict
 from typing import Any
 
-from gagar_core.types import CallResult, Program
+from gagar_core.types import CallResult
 
 _SCALARS = (int, str, bool, float, type(None))
 _ENTRY_BYTES = 300
 """What an entry weighs beside its text, roughly."""
 
 Key = bytes
+Name = tuple[str, str, str]
+"""Mode, source and entry point of a program."""
 
 
-def key_of(arguments: tuple[Any, ...]) -> Key | None:
-    """Bytes that tell argument tuples apart by value and exact type (1, 1.0 and True differ), or None."""
+def key_of(arguments: Any) -> Key | None:
+    """Bytes that tell inputs apart by value and exact type (1, 1.0 and True differ), or None."""
     try:
         return marshal.dumps(arguments, 2)  # version 2: equal values give equal bytes, no back references
     except ValueError:
@@ -32,29 +34,27 @@ class AnswerCache:
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self.size_bytes = 0
-        self._programs: OrderedDict[tuple[str, str], dict[Key, CallResult | bytes]] = OrderedDict()
-        self._sizes: dict[tuple[str, str], int] = {}
+        self._programs: OrderedDict[Name, dict[Key, CallResult | bytes]] = OrderedDict()
+        self._sizes: dict[Name, int] = {}
 
-    def find(self, program: Program, keys: list[Key | None]) -> list[CallResult | None]:
+    def find(self, name: Name, keys: list[Key | None]) -> list[CallResult | None]:
         """What is known of these calls, None for the others."""
-        name = (program.source, program.entry_point)
         known = self._programs.get(name)
         if known is None:
             return [None] * len(keys)
         self._programs.move_to_end(name)
         return [_thawed(known.get(key)) if key is not None else None for key in keys]
 
-    def keep(self, program: Program, key: Key | None, result: CallResult) -> None:
+    def keep(self, name: Name, key: Key | None, result: CallResult) -> None:
         """Remember one result, forgetting the programs not asked for longest."""
         if key is None or not self.limit_bytes:
             return
-        name = (program.source, program.entry_point)
         known = self._programs.get(name)
         added = 0
         if known is None:
             known = self._programs[name] = {}
             self._sizes[name] = 0
-            added = len(program.source) + _ENTRY_BYTES
+            added = sum(len(part) for part in name) + _ENTRY_BYTES
         frozen = _frozen(result)
         text = len(frozen) if isinstance(frozen, bytes) else _text_size(result)
         if key not in known:

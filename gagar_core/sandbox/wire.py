@@ -16,6 +16,8 @@ MAX_DEPTH = 60
 """Containers inside containers; deeper answers are refused."""
 MAX_EQUAL_HASHES = 64
 """Set elements or dict keys with one hash value; more would make rebuilding quadratic."""
+ENVELOPE_BYTES = 1000
+"""What may stand around an answer in its frame."""
 _LONG_INT_BITS = 10_000
 _HEADER = struct.Struct(">I")
 HEADER_BYTES = _HEADER.size

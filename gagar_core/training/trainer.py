@@ -120,7 +120,7 @@ class Trainer:
         trajectories = [data.trajectory(row) for row in data.rows]
         tasks = [data.task(row) for row in data.rows]
         data.update = self._parts.updater.update(
-            trajectories, tasks, data.advantages.advantages, data.advantages.codes, data.step
+            trajectories, tasks, data.advantages.advantages, data.advantages.codes
         )
 
 

@@ -38,9 +38,8 @@ class Updater:
         tasks: Sequence[Task],
         advantages: np.ndarray[Any, np.dtype[np.float64]],
         group_codes: np.ndarray[Any, np.dtype[np.int64]],
-        step: int,
     ) -> UpdateStats:
-        """Change the policy once; ``DivergedError`` names the step if loss or gradient is not finite."""
+        """Change the policy once; raise ``DivergedError`` if loss or gradient is not finite."""
         batch = self._policy.logprobs(trajectories, tasks)
         column = torch.from_numpy(advantages).float()
         # the trainer's own log-probabilities are the reference of the ratio: the sampler's agree with them up
@@ -51,9 +50,7 @@ class Updater:
         loss.backward()
         norm = nn.utils.clip_grad_norm_(self._policy.network.parameters(), self._settings.grad_clip)
         if not (torch.isfinite(loss) and torch.isfinite(norm)):
-            msg = (
-                f"training diverged at step {step}: loss {float(loss.detach())}, gradient norm {float(norm)}"
-            )
+            msg = f"loss {float(loss.detach())}, gradient norm {float(norm)}"
             raise DivergedError(msg)
         self._optimiser.step()
         return _stats(batch, float(loss.detach()), float(norm))

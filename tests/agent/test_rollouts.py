@@ -37,7 +37,7 @@ class Script:
         for i, (row, at) in enumerate(state):
             self.seen[row].append(int(tokens[i]))
             script = self.rows[row]
-            if at and int(tokens[i]) == script[at - 1] or not at:
+            if (at and int(tokens[i]) == script[at - 1]) or not at:
                 wanted = script[min(at, len(script) - 1)]
                 state[i] = (row, at + 1)
             else:  # an observation token was forced: the script waits

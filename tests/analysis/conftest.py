@@ -8,8 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from gagar_core import records
+
+# how long an example takes says nothing on a shared machine
+settings.register_profile("no deadline", deadline=None)
+settings.load_profile("no deadline")
 
 TASKS, GROUPS, GROUP_SIZE = 20, 3, 4
 
@@ -108,7 +113,7 @@ def write_sweep(
     folder = root / name
     folder.mkdir(parents=True)
     lines, index = [], 0
-    for number, (variant, settings) in enumerate(variants.items()):
+    for number, (variant, common) in enumerate(variants.items()):
         for seed in seeds:
             run_id = f"v{number}s{seed}"
             lines.append({"index": index, "run_id": run_id, "variant": variant, "seed": seed, "kind": "run"})
@@ -119,7 +124,7 @@ def write_sweep(
                     run_id,
                     variant,
                     seed,
-                    **(dict(settings) | dict((special or {}).get((variant, seed), {}))),
+                    **(dict(common) | dict((special or {}).get((variant, seed), {}))),
                 )
     lines.insert(0, {"index": -1, "run_id": "sft", "kind": "artifact"})
     plan = b"".join(records.to_json(line).replace(b"\n", b" ").strip() + b"\n" for line in lines)

@@ -19,7 +19,8 @@ const wide = [...document.querySelectorAll('body *')].filter(e => !e.closest('.s
   && !e.closest('svg') && e.getBoundingClientRect().right > document.documentElement.clientWidth + 1);
 document.title = JSON.stringify({width: document.documentElement.clientWidth,
   scroll: document.documentElement.scrollWidth, wide: wide.map(e => e.tagName),
-  flat: [...document.querySelectorAll('figure svg')].filter(e => e.getBoundingClientRect().height < 60).length});
+  flat: [...document.querySelectorAll('figure svg')].filter(
+    e => e.getBoundingClientRect().height < 60).length});
 </script>
 """
 

@@ -16,7 +16,8 @@ import pytest
 from scipy import stats
 
 from analysis.__main__ import main
-from analysis.report import build, read
+from analysis.data import read
+from analysis.report import build
 from gagar_core import records
 
 NASTY = 'gagar <script>alert(1)</script> & $x^2$ "q"'

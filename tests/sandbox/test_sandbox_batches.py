@@ -18,7 +18,10 @@ HONEST = "def f(a, b):\n    return a + b\n"
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[ProcessSandbox]:
-    with open_sandbox(SandboxSettings(cpu_s=0.4, wall_s=0.8, memory_mb=128, output_bytes=100_000)) as opened:
+    limits = SandboxSettings(
+        cpu_s=0.4, wall_s=0.8, memory_mb=128, output_bytes=100_000, allow_no_isolation=True
+    )
+    with open_sandbox(limits) as opened:
         yield opened
 
 
@@ -120,7 +123,7 @@ def test_repeated_calls_come_from_the_cache_and_stay_the_callers_own(sandbox: Pr
 
 
 def test_cache_is_bounded_and_forgets_the_oldest() -> None:
-    with open_sandbox(SandboxSettings(cache_mb=1)) as sandbox:
+    with open_sandbox(SandboxSettings(cache_mb=1, allow_no_isolation=True)) as sandbox:
         big = [(Program(f"def f():\n    return '{k}' * 50000", "f"), [()]) for k in range(40)]
         sandbox.calls_batch(big)
         assert 0 < sandbox._cache.size_bytes <= 1 << 20
@@ -130,19 +133,19 @@ def test_cache_is_bounded_and_forgets_the_oldest() -> None:
         assert sandbox.counters.cache_hits == 1
 
 
-def test_a_killed_worker_is_replaced(sandbox: ProcessSandbox) -> None:
-    process = sandbox._workers[0]._process
-    assert process is not None
-    os.kill(process.pid, signal.SIGKILL)
+def test_a_zygote_killed_from_outside_is_replaced(sandbox: ProcessSandbox) -> None:
+    os.kill(sandbox._lanes[0].zygote.pid, signal.SIGKILL)
     assert run(sandbox, HONEST + "# after a kill", (20, 22))[0] == CallResult("ok", 42)
     assert sandbox.counters.infra == 0
 
 
 def test_workers_share_a_batch_and_give_the_same_results() -> None:
     batch = [(Program(f"def f(x):\n    return x + {k}", "f"), [(k,), (1,)]) for k in range(7)]
-    with open_sandbox(SandboxSettings(workers=1)) as one, open_sandbox(SandboxSettings(workers=2)) as two:
-        assert one.calls_batch(batch) == two.calls_batch(batch)
-        assert all(worker.cpu_s > 0 for worker in two._workers)
+    one = SandboxSettings(workers=1, allow_no_isolation=True)
+    two = SandboxSettings(workers=2, allow_no_isolation=True)
+    with open_sandbox(one) as alone, open_sandbox(two) as pair:
+        assert alone.calls_batch(batch) == pair.calls_batch(batch)
+        assert all(lane.zygote.cpu_s > 0 for lane in pair._lanes)
 
 
 def test_sessions_end_with_the_step(sandbox: ProcessSandbox) -> None:
