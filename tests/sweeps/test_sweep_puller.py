@@ -25,7 +25,7 @@ from sweeps.status import status_of
 
 def pull(
     ledger: Ledger, nonce: str, perform: Callable[[Job], None], slots: int = 1, **options: object
-) -> dict:
+) -> dict[str, int]:
     """Work a plan off in this process; returns how many jobs ended how."""
     retry = options.pop("retry", ())
     source = PlanSource(ledger, nonce, retry=retry)  # type: ignore[arg-type]
