@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ from sweeps.plan_source import PlanSource
 from sweeps.puller import Puller
 from sweeps.status import look_at
 from sweeps.study import MAX_RETRIES, Study, point_of
-from sweeps.tuning import build_tuning, space_of
+from sweeps.tuning import Tuning, build_tuning, space_of
 from sweeps.tuning_report import write_tuning
 from sweeps.tuning_source import TuningSource
 
@@ -32,7 +34,13 @@ WORDS = ("budget=smoke", "tracking=none", "weighting=linear,geometric_step")
 
 def make(root: Path, *words: str, seeds: str = "0,1") -> Ledger:
     """A tuning over two weighting schemes."""
-    return build_tuning("quality_weight", [*WORDS, f"seed={seeds}", f"root={root}", *words]).write()
+    tuning = _tuning(*WORDS, f"seed={seeds}", *words)
+    return replace(tuning, folder=root / "tune").write()
+
+
+@cache
+def _tuning(*words: str) -> Tuning:
+    return build_tuning("quality_weight", words)
 
 
 def nobody(worker: str) -> bool:
