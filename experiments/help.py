@@ -61,3 +61,13 @@ def _fields(axis: str, cls: type[Any]) -> list[str]:
 def _default(f: Field[Any]) -> Any:
     value = default_of(f)
     return "''" if value == "" else value
+
+
+def axes_table() -> str:
+    """Rows of the README's table of axes, in Markdown."""
+    docs = field_docs(RunConfig)
+    rows = []
+    for axis, named in CHOICES.items():
+        names = ", ".join(f"**{n}**" if default_names().get(axis) == n else n for n in sorted(named))
+        rows.append(f"| `{axis}` | {docs[axis]} | {names} |")
+    return "\n".join(rows)

@@ -7,7 +7,7 @@ factors:
   grid:      {key: [values]}; the product of all keys
   list:      further variants, one string of override words each
 seeds:       a list of seed blocks, or their number
-hypotheses:  [{metric, variant, against, claim: superior|non_inferior|equivalent, margin, better}]
+hypotheses:  [{metric, variant, against, kind: superior|non_inferior|equivalent, margin, direction}]
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from typing import Any
 import yaml
 
 from gagar_core.errors import ConfigError, check_choice, gather
+from gagar_core.records.measures import REPORT_METRICS
 from sweeps.ledger import check_name
 from sweeps.words import Word, merge, parse, to_word
 
 SPECS = Path(__file__).parent / "specs"
 
 KEYS = ("question", "base", "baseline", "factors", "seeds", "hypotheses")
-CLAIMS = ("superior", "non_inferior", "equivalent")
+KINDS = ("superior", "non_inferior", "equivalent")
 _HYPOTHESIS: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("metric", "variant", "against", "claim", "better"), (str,)),
+    **dict.fromkeys(("metric", "variant", "against", "kind", "direction"), (str,)),
     "margin": (int, float),
 }
 RESERVED = ("root", "name", "seed", "launcher", "workers", "hydra", "tracking")
@@ -155,7 +156,7 @@ def read_seeds(value: Any) -> tuple[int, ...]:
 
 
 def read_hypotheses(value: Any) -> tuple[dict[str, Any], ...]:
-    """Checked hypotheses, with ``better: higher`` and ``margin: 0`` where they do not say."""
+    """Checked hypotheses; ``margin`` is 0 and ``direction`` the metric's own where they do not say."""
     if not isinstance(value, list):
         msg = f"hypotheses must be a list; got {value!r}"
         raise ConfigError(msg)
@@ -169,19 +170,21 @@ def _read_hypothesis(where: str, entry: Any, faults: list[str]) -> dict[str, Any
     if not isinstance(entry, dict):
         faults.append(f"{where} must be a mapping; got {entry!r}")
         return {}
-    full = {"against": "", "margin": 0.0, "better": "higher", **entry}
+    own = REPORT_METRICS.get(str(entry.get("metric")), "") or "higher"
+    full = {"against": "", "margin": 0.0, "direction": own, **entry}
     faults += [
         f"{where}: unknown key {k!r}; valid: {', '.join(_HYPOTHESIS)}" for k in full if k not in _HYPOTHESIS
     ]
-    missing = [key for key in ("metric", "variant", "claim") if key not in full]
+    missing = [key for key in ("metric", "variant", "kind") if key not in full]
     faults += [f"{where}: key {key} is missing" for key in missing]
     wrong = [key for key, kinds in _HYPOTHESIS.items() if key in full and type(full[key]) not in kinds]
     faults += [f"{where}: {key} has the wrong type; got {full[key]!r}" for key in wrong]
     if missing or wrong:
         return {}
-    faults += check_choice(f"{where}: claim", full["claim"], CLAIMS)
-    faults += check_choice(f"{where}: better", full["better"], ("higher", "lower"))
-    needs_margin = full["claim"] in ("non_inferior", "equivalent")
+    faults += check_choice(f"{where}: metric", full["metric"], REPORT_METRICS)
+    faults += check_choice(f"{where}: kind", full["kind"], KINDS)
+    faults += check_choice(f"{where}: direction", full["direction"], ("higher", "lower"))
+    needs_margin = full["kind"] in ("non_inferior", "equivalent")
     if full["margin"] < 0 or (needs_margin and not full["margin"] > 0):
         faults.append(f"{where}: margin must be {'> 0' if needs_margin else '>= 0'}; got {full['margin']!r}")
     return full
@@ -259,4 +262,4 @@ def find_spec(name: str) -> Path:
     return Path(name) if name.endswith((".yaml", ".yml")) or "/" in name else SPECS / f"{name}.yaml"
 
 
-__all__ = ["CLAIMS", "FACTORS", "KEYS", "SweepSpec", "find_spec", "from_words", "load_spec", "with_words"]
+__all__ = ["FACTORS", "KEYS", "KINDS", "SweepSpec", "find_spec", "from_words", "load_spec", "with_words"]

@@ -11,7 +11,17 @@ from gagar_core.sandbox import ProcessSandbox, open_sandbox
 from gagar_core.tasks.list_functions import ListFunctions
 from gagar_core.tasks.suite import Suite
 
-TINY = ["budget=smoke", "budget.sft_demos=400", "budget.sft_epochs=1", "budget.steps=3", "budget.groups_per_step=6", "budget.group_size=4", "budget.eval_tasks=6", "budget.eval_attempts=1", "tracking=none"]
+TINY = [
+    "budget=smoke",
+    "budget.sft_demos=400",
+    "budget.sft_epochs=1",
+    "budget.steps=3",
+    "budget.groups_per_step=6",
+    "budget.group_size=4",
+    "budget.eval_tasks=6",
+    "budget.eval_attempts=1",
+    "tracking=none",
+]
 """Overrides of a run that takes about two seconds with its warm start."""
 
 

@@ -20,7 +20,13 @@ from experiments.schema import RunConfig
 from gagar_core import records
 from gagar_core.errors import GagarError, RecordsError
 
-WORDS = ["budget=smoke", "budget.eval_tasks=6", "budget.eval_attempts=1", "tasks.public_tests=1", "tracking=none"]
+WORDS = [
+    "budget=smoke",
+    "budget.eval_tasks=6",
+    "budget.eval_attempts=1",
+    "tasks.public_tests=1",
+    "tracking=none",
+]
 """A smoke run whose policy passes now and then, so that there are mixed groups."""
 
 ROOT = Path(__file__).parent.parent.parent

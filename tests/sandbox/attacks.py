@@ -374,7 +374,9 @@ REACHING_OUT = [
     ),
     Attack(
         "dotdot",
-        tries("open('../' * 30 + '@OUT@/victim/own').read()", "open(os.path.relpath('@OUT@/victim/own')).read()"),
+        tries(
+            "open('../' * 30 + '@OUT@/victim/own').read()", "open(os.path.relpath('@OUT@/victim/own')).read()"
+        ),
         "Z",
         "answers",
     ),

@@ -70,7 +70,10 @@ class Outside:
             waits = "import ctypes, time; ctypes.CDLL(None).prctl(0x59616d61, -1, 0, 0, 0); print(1, flush=True); time.sleep(600)"
             environ = {"SECRET": "mine", "PATH": "/bin"}
             self.stranger = subprocess.Popen(
-                [sys.executable, "-S", "-c", waits], stdout=subprocess.PIPE, env=environ, start_new_session=True
+                [sys.executable, "-S", "-c", waits],
+                stdout=subprocess.PIPE,
+                env=environ,
+                start_new_session=True,
             )
             assert self.stranger.stdout is not None
             self.stranger.stdout.readline()
@@ -78,7 +81,9 @@ class Outside:
     def marks(self) -> list[Path]:
         """Files with this run's name in places where no program should be able to write."""
         library = Path(os.__file__).parent
-        places = [Path(p) for p in ("/dev/shm", "/var/tmp", "/usr/lib", "/", "/etc", "/root", "/tmp", *sys.path)]
+        places = [
+            Path(p) for p in ("/dev/shm", "/var/tmp", "/usr/lib", "/", "/etc", "/root", "/tmp", *sys.path)
+        ]
         found = []
         for place in {*places, library}:
             with contextlib.suppress(OSError):
@@ -90,7 +95,12 @@ class Outside:
         entries = {}
         for path in [self.folder, *sorted(self.folder.rglob("*"))]:
             status = path.lstat()
-            entries[str(path)] = (status.st_mode, status.st_uid, status.st_size, status.st_mtime_ns * path.is_file())
+            entries[str(path)] = (
+                status.st_mode,
+                status.st_uid,
+                status.st_size,
+                status.st_mtime_ns * path.is_file(),
+            )
         assert self.stranger is not None
         return {"entries": entries, "marks": self.marks(), "stranger": self.stranger.poll()}
 
@@ -351,7 +361,9 @@ def main(level: str) -> None:
     try:
         with sandbox_at(level) as sandbox:
             for attack in ATTACKS:
-                print(json.dumps({"id": attack.id, "faults": faults_of(attack, sandbox, outside)}), flush=True)
+                print(
+                    json.dumps({"id": attack.id, "faults": faults_of(attack, sandbox, outside)}), flush=True
+                )
     finally:
         outside.close()
 

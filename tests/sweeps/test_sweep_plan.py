@@ -83,7 +83,7 @@ def test_two_variants_of_one_identity_are_refused() -> None:
 
 
 def test_baseline_and_hypotheses_must_be_in_the_plan() -> None:
-    hypotheses = [{"metric": "pass_rate", "variant": "gagar", "claim": "superior"}]
+    hypotheses = [{"metric": "held_out_pass", "variant": "gagar", "kind": "superior"}]
     spec = read_spec("x", {**LISTED, "baseline": "dr_grpo", "hypotheses": hypotheses})
     with pytest.raises(ConfigError) as caught:
         build_plan(spec)

@@ -40,7 +40,7 @@ def test_all_faults_of_a_spec_are_named_at_once() -> None:
         "base": ["budget=smoke,small"],
         "factors": {"grid": {"algorithm": []}},
         "seeds": [1, 1],
-        "hypotheses": [{"metric": "pass_rate", "claim": "better", "variant": "gagar", "margn": 1}],
+        "hypotheses": [{"metric": "held_out_pass", "kind": "better", "variant": "gagar", "margn": 1}],
     }
     with pytest.raises(ConfigError) as caught:
         read_spec("bad name/", bad)
@@ -52,7 +52,7 @@ def test_all_faults_of_a_spec_are_named_at_once() -> None:
         "budget=smoke,small",
         "factors.grid.algorithm must be a non-empty list",
         "seeds must be",
-        "claim must be one of equivalent, non_inferior, superior; got 'better'",
+        "kind must be one of equivalent, non_inferior, superior; got 'better'",
         "unknown key 'margn'",
     ):
         assert part in text
@@ -70,8 +70,11 @@ def test_all_faults_of_a_spec_are_named_at_once() -> None:
         ({"seeds": True}, "got True"),
         ({"seeds": [-1]}, "got [-1]"),
         ({"question": " "}, "question must be a non-empty text"),
-        ({"hypotheses": [{"metric": "a", "variant": "b", "claim": "equivalent"}]}, "margin must be > 0"),
-        ({"hypotheses": [{"metric": "a", "variant": "b", "claim": "superior", "margin": "x"}]}, "wrong type"),
+        ({"hypotheses": [{"metric": "tokens", "variant": "b", "kind": "equivalent"}]}, "margin must be > 0"),
+        (
+            {"hypotheses": [{"metric": "tokens", "variant": "b", "kind": "superior", "margin": "x"}]},
+            "wrong type",
+        ),
         ({"hypotheses": {}}, "must be a list"),
     ],
 )
