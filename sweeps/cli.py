@@ -221,6 +221,28 @@ def _sync(arguments: list[str]) -> int:
     return finish(ledger) if options.after_work else sync(ledger)
 
 
+def _tune(arguments: list[str]) -> int:
+    parser = _parser(
+        "tune",
+        "Search settings with Optuna: the mean held-out pass over a few seed blocks is maximised. Writes "
+        "ROOT/tune_WHAT/best.yaml and trials.parquet. A second call goes on up to the total of trials.",
+        "quality_weight [trials=20] [seed=0,1,2] [weighting=linear,geometric] [key=value ...]",
+    )
+    _submit_options(parser)
+    options = parser.parse_intermixed_args(arguments)
+    from sweeps.verbs import start_tuning
+
+    return start_tuning(options)
+
+
+def _doctor(arguments: list[str]) -> int:
+    parser = _parser("doctor", "What this machine can and cannot do for a sweep.", "[root=PATH]")
+    words = parser.parse_intermixed_args(arguments).words
+    from sweeps.doctor import doctor
+
+    return doctor(_root(words))
+
+
 VERBS: dict[str, Callable[[list[str]], int]] = {
     "plan": _plan,
     "submit": _submit,
@@ -230,4 +252,6 @@ VERBS: dict[str, Callable[[list[str]], int]] = {
     "cancel": _cancel,
     "resume": _resume,
     "sync": _sync,
+    "tune": _tune,
+    "doctor": _doctor,
 }

@@ -9,7 +9,11 @@ from sweeps.status import status_of
 
 
 def sync(ledger: Ledger) -> int:
-    """Mirror every ended run to where its configuration says, and tell what was sent."""
+    """Write a tuning's tables, mirror every ended run to where its configuration says, and tell."""
+    if ledger.is_tuning:
+        from sweeps.tuning_report import write_tuning
+
+        print(write_tuning(ledger))
     folders = [ledger.run_folder(line["run_id"]) for line in ledger.runs]
     counts = mirror_by_config(path for path in folders if (path / "config.json").exists())
     print(
@@ -20,7 +24,7 @@ def sync(ledger: Ledger) -> int:
 
 
 def finish(ledger: Ledger) -> int:
-    """After a worker's last job: mirror, unless others are still at work and will do it."""
+    """After a worker's last job: mirror and report, unless others are still at work and will do it."""
     if any(row.state == "running" for row in status_of(ledger).rows):
         print(f"{ledger.name}: others are at work; the last one mirrors")
         return 0

@@ -104,9 +104,26 @@ class Ledger:
             raise RecordsError(msg)
         return head
 
-    @cached_property
+    @property
+    def is_tuning(self) -> bool:
+        """Whether runs are asked for by a study instead of planned."""
+        return self.head.get("kind") == "tuning"
+
+    @property
     def lines(self) -> list[dict[str, Any]]:
-        """Lines of ``plan.jsonl``: artifacts first, then runs."""
+        """Artifacts first, then runs: as planned, or for a tuning those that have been begun."""
+        return [*self.planned, *self._begun()] if self.is_tuning else self.planned
+
+    def _begun(self) -> list[dict[str, Any]]:
+        configs = [read_json(path) for path in sorted((self.path / "runs").glob("*/config.json"))]
+        keys = ("run_id", "variant", "seed")
+        start = len(self.planned)
+        found = [{"kind": "run", **{key: config[key] for key in keys}} for config in configs]
+        return [{"index": start + number, **line} for number, line in enumerate(found)]
+
+    @cached_property
+    def planned(self) -> list[dict[str, Any]]:
+        """Lines of ``plan.jsonl``."""
         path = self.path / "plan.jsonl"
         try:
             return [json.loads(line) for line in path.read_text().splitlines()]
@@ -125,7 +142,22 @@ class Ledger:
     @property
     def artifacts(self) -> list[dict[str, Any]]:
         """Lines of artifacts."""
-        return [line for line in self.lines if line["kind"] == "artifact"]
+        return [line for line in self.planned if line["kind"] == "artifact"]
+
+    def trials_asked(self) -> int:
+        """Total number of trials, as last asked for."""
+        last = self.submissions()[-1:]
+        return int(last[0].intent["trials"]) if last else 1
+
+    def trials_ended(self) -> int:
+        """Trials that have ended for good, as last reported in ``best.yaml``."""
+        path = self.path / "best.yaml"
+        if not path.exists():
+            return 0
+        import yaml
+
+        trials = yaml.safe_load(path.read_text())["trials"]
+        return int(trials["complete"]) + int(trials["failed"])
 
     def run_folder(self, run_id: str) -> Path:
         """Where a run lives."""

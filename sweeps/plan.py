@@ -48,7 +48,7 @@ def build_plan(spec: SweepSpec) -> Plan:
     ]
     _check_identities(variants, runs)
     baseline, hypotheses = _resolve(spec, variants)
-    lines = [*_artifact_lines([config for _, config in runs]), *(line for line, _ in runs)]
+    lines = [*artifact_lines([config for _, config in runs]), *(line for line, _ in runs)]
     lines = [{"index": index, **line} for index, line in enumerate(lines)]
     head = {
         "question": spec.question,
@@ -88,7 +88,7 @@ def _run_line(variant: Variant, config: RunConfig) -> tuple[dict[str, Any], RunC
     return line, config
 
 
-def _artifact_lines(configs: Sequence[RunConfig]) -> list[dict[str, Any]]:
+def artifact_lines(configs: Sequence[RunConfig]) -> list[dict[str, Any]]:
     """Every artifact once, in order of first need: that of the first seed block is built first."""
     specs = {spec.digest: spec for config in configs for spec in required(config)}
     return [

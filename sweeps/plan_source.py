@@ -42,7 +42,7 @@ class PlanSource:
         self._submission = submission
         self._retry = retry
         self._by = {**(by or {}), "submission": submission}
-        self._open: dict[int, dict[str, Any]] = {line["index"]: line for line in ledger.lines}
+        self._open: dict[int, dict[str, Any]] = {line["index"]: line for line in ledger.planned}
         self._mine: set[int] = set()
         self._given_up: set[str] = set()
         self._beats: dict[Path, float] = {}

@@ -25,6 +25,7 @@ _GRACE_S = 5.0
 class Puller:
     """``slots`` jobs at a time, each a process of its own.
 
+    ``prepare`` is called once before the first job (a worker that finds nothing to do loads nothing).
     ``stop`` returns "" or the reason to end at once (cancelled, time limit): children are then terminated and
     their attempts recorded as killed for that reason. ``gpus`` are the visible devices, shared out by slot;
     ``beat`` is called about twice a second.
@@ -33,6 +34,7 @@ class Puller:
     source: Source
     slots: int
     perform: Perform
+    prepare: Callable[[], None] = lambda: None
     stop: Callable[[], str] = lambda: ""
     spawn: bool = False
     gpus: tuple[str, ...] = ()
@@ -40,6 +42,7 @@ class Puller:
     say: Callable[[str], None] = print
     _busy: dict[int, JobProcess] = field(default_factory=dict)
     _drained: bool = False
+    _prepared: bool = False
     _last_beat: float = 0.0
 
     def work(self) -> Counter[str]:
@@ -73,6 +76,9 @@ class Puller:
         return False
 
     def _start(self, slot: int, job: Job) -> None:
+        if not self._prepared:
+            self.prepare()
+            self._prepared = True
         env = {"CUDA_VISIBLE_DEVICES": self.gpus[slot % len(self.gpus)]} if self.gpus else {}
         self._busy[slot] = JobProcess(job, self.perform, spawn=self.spawn, env=env)
         self.say(

@@ -60,9 +60,11 @@ def start_slurm(ledger: Ledger, submission: Submission, settings: Slurm, element
 
 
 def sbatch_parameters(settings: Slurm, name: str, elements: int) -> dict[str, Any]:
-    """submitit's parameters for the settings of the launcher."""
+    """submitit's parameters for the settings of the launcher; an option set to false is left out."""
     exports = [f"export {variable}=1" for variable in THREAD_VARIABLES]
     path = f'export PYTHONPATH={CHECKOUT}"${{PYTHONPATH:+:$PYTHONPATH}}"'
+    # what is killed is begun anew by resume, as a new attempt; Slurm must not start it a second time
+    options = {"no-requeue": True, **settings.options}
     wanted = {
         "job_name": name,
         "time": settings.time_min,
@@ -79,8 +81,7 @@ def sbatch_parameters(settings: Slurm, name: str, elements: int) -> dict[str, An
         "stderr_to_stdout": True,
         "wckey": None,  # submitit's default is refused where wckeys are checked
         "setup": [*settings.setup, path, *exports],
-        # what is killed is begun anew by resume, as a new attempt; Slurm must not start it a second time
-        "additional_parameters": {"no-requeue": True, **settings.options},
+        "additional_parameters": {k: v for k, v in options.items() if v is not False},
     }
     return {key: value for key, value in wanted.items() if value is not None or key == "wckey"}
 

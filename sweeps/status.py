@@ -58,7 +58,9 @@ class Status:
 
     @property
     def complete(self) -> bool:
-        """Whether every run is done."""
+        """Whether every run is done; of a tuning, whether all trials that were asked for have ended."""
+        if self.ledger.is_tuning:
+            return self.ledger.trials_ended() >= self.ledger.trials_asked()
         return all(row.state == "done" for row in self.runs)
 
     @property
@@ -69,7 +71,7 @@ class Status:
 
 def look_at(ledger: Ledger) -> Status:
     """Look at every line of the plan, and at Slurm if the sweep has been there and is not complete."""
-    complete = all(ledger.is_done(line) for line in ledger.lines)
+    complete = not ledger.is_tuning and all(ledger.is_done(line) for line in ledger.lines)
     return status_of(ledger, None if complete else view_of(ledger))
 
 
@@ -111,7 +113,7 @@ def is_live(submission: Submission, now: float, view: SlurmView | None = None) -
     workers = list(submission.path.glob("worker-*.json"))
     if not workers:
         return not submission.void and not submission.cancelled and _just_started(submission, now)
-    return any(_worker_lives(path, now) for path in workers)
+    return any(worker_lives(path, now) for path in workers)
 
 
 def _just_started(submission: Submission, now: float) -> bool:
@@ -122,7 +124,8 @@ def _just_started(submission: Submission, now: float) -> bool:
     return known if known is not None else age(submission.path / "ack.json", now) <= STALE_S
 
 
-def _worker_lives(path: Path, now: float) -> bool:
+def worker_lives(path: Path, now: float) -> bool:
+    """Whether the worker that wrote a presence file is still there."""
     if path.with_suffix(".exit").exists():
         return False
     known = alive(read_json(path))
@@ -199,7 +202,10 @@ def _row_data(row: Row) -> dict[str, Any]:
 def summary(status: Status) -> str:
     """One line: how many runs are in which state."""
     counts = ", ".join(f"{number} {state}" for state, number in status.counts.items())
-    return f"{status.ledger.name}: {len(status.runs)} runs: {counts or 'none'}"
+    text = f"{status.ledger.name}: {len(status.runs)} runs: {counts or 'none'}"
+    if not status.ledger.is_tuning:
+        return text
+    return f"{text}; {status.ledger.trials_ended()} of {status.ledger.trials_asked()} trials reported"
 
 
 def table(status: Status) -> str:

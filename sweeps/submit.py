@@ -33,21 +33,24 @@ def missing(status: Status, retry: Sequence[str] = ()) -> list[str]:
     return [row.line["run_id"] for row in status.runs if row.state in wanted]
 
 
-def submit(status: Status, launcher: Any, *, retry: Sequence[str] = ()) -> Submission:
-    """Start workers of one launcher on what is missing."""
+def submit(
+    status: Status, launcher: Any, *, todo: int, retry: Sequence[str] = (), trials: int = 0
+) -> Submission:
+    """Start workers of one launcher on ``todo`` runs (or trials, up to a total of ``trials``)."""
     ledger = status.ledger
     local = isinstance(launcher, Local)
     if not local:
         check_slurm()
     settle(status)
     settings = {"kind": "local" if local else "slurm", **asdict(launcher)}
-    submission = ledger.open_submission({"launcher": settings, "retry": list(retry), "argv": sys.argv[1:]})
+    intent = {"launcher": settings, "retry": list(retry), "argv": sys.argv[1:]}
+    submission = ledger.open_submission(intent | ({"trials": trials} if trials else {}))
     if local:
         start_local(ledger, submission)
     else:
         from sweeps.slurm_submit import start_slurm
 
-        needed = math.ceil(len(missing(status, retry)) / launcher.slots)
+        needed = math.ceil(todo / launcher.slots)
         start_slurm(ledger, submission, launcher, max(1, min(launcher.workers, needed)))
     return submission
 

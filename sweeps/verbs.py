@@ -54,13 +54,37 @@ def start(ledger: Ledger, launcher: Any, options: argparse.Namespace) -> int:
     )
     status = look_at(ledger)
     todo = missing(status, retry)
+    trials = ledger.trials_asked() if ledger.is_tuning else 0
+    if ledger.is_tuning and not status.at_work and not status.complete:
+        todo = ["trials"] * (ledger.trials_asked() - ledger.trials_ended())
     if todo:
-        submission = submit(status, launcher, retry=retry)
+        submission = submit(status, launcher, todo=len(todo), retry=retry, trials=trials)
         where = f", Slurm job {submission.ack['job']}" if "job" in submission.ack else ""
         what = f"{len(todo)} of {len(status.runs)} runs to do"
         print(f"{ledger.path}: {what}; submission {submission.nonce}{where}")
     else:
         print(f"{summary(status)}; nothing to submit")
+    return _attend(ledger, options)
+
+
+def start_tuning(options: argparse.Namespace) -> int:
+    """Start workers on a study until it has its total of trials."""
+    what, *words = options.words or [""]
+    launcher = launcher_settings([word for word in words if is_launcher_word(word)])
+    from sweeps.tuning import build_tuning
+
+    tuning = build_tuning(what, [word for word in words if not is_launcher_word(word)])
+    ledger = tuning.write()
+    ended = ledger.trials_ended()
+    status = look_at(ledger)
+    if ended >= tuning.trials:
+        print(f"{ledger.path}: {ended} trials have ended; give a higher trials= to go on")
+    elif status.at_work:
+        print(f"{ledger.path}: is being worked on; `python -m sweeps status {ledger.path}` looks")
+    else:
+        submission = submit(status, launcher, todo=tuning.trials - ended, trials=tuning.trials)
+        where = f", Slurm job {submission.ack['job']}" if "job" in submission.ack else ""
+        print(f"{ledger.path}: up to {tuning.trials} trials; submission {submission.nonce}{where}")
     return _attend(ledger, options)
 
 

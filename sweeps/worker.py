@@ -35,6 +35,11 @@ class Presence:
         self._last = time.monotonic()
         publish_once(self._path, to_json({**whoami(), **facts}))
 
+    @property
+    def name(self) -> str:
+        """What this worker is called in its sweep: the path of its file below ``submissions``."""
+        return f"{self._path.parent.name}/{self._path.name}"
+
     def beat(self) -> None:
         """Touch the file, at most once per beat."""
         if time.monotonic() - self._last >= BEAT_S:
@@ -53,13 +58,13 @@ def work(folder: str, nonce: str) -> None:
     launcher = submission.intent["launcher"]
     facts = slurm_facts()
     presence = Presence(submission, **facts)
+    source = make_source(ledger, submission, presence, facts)
     spawn = launcher["start"] == "spawn" or (launcher["start"] == "auto" and must_spawn())
-    if not spawn:
-        warm()
     puller = Puller(
-        source=make_source(ledger, submission, facts),
+        source=source,
         slots=slots_of(launcher),
         perform=perform,
+        prepare=(lambda: None) if spawn else warm,
         stop=_stop_sign(submission),
         spawn=spawn,
         gpus=tuple(g for g in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if g),
@@ -73,9 +78,15 @@ def work(folder: str, nonce: str) -> None:
         presence.end()
 
 
-def make_source(ledger: Ledger, submission: Submission, facts: dict[str, Any]) -> Source:
+def make_source(ledger: Ledger, submission: Submission, presence: Presence, facts: dict[str, Any]) -> Source:
     """The source that a sweep folder asks for."""
-    return PlanSource(ledger, submission.nonce, retry=tuple(submission.intent["retry"]), by=facts)
+    retry = tuple(submission.intent["retry"])
+    if not ledger.is_tuning:
+        return PlanSource(ledger, submission.nonce, retry=retry, by=facts)
+    from sweeps.tuning_source import TuningSource
+
+    total = int(submission.intent["trials"])
+    return TuningSource(ledger, submission.nonce, presence.name, total, retry=retry, by=facts)
 
 
 def slots_of(launcher: dict[str, Any]) -> int:

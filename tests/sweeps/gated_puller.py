@@ -16,6 +16,7 @@ from sweeps.jobs import Job
 from sweeps.ledger import Ledger
 from sweeps.plan_source import PlanSource
 from sweeps.puller import Puller
+from sweeps.worker import Presence, make_source
 
 
 def main(sweep: str, nonce: str, slots: str, gate: str) -> None:
@@ -26,9 +27,14 @@ def main(sweep: str, nonce: str, slots: str, gate: str) -> None:
             begun.write(f"{job.identity} {job.attempt.number} {os.getpid()}\n")
         with (Path(gate) / "go").open("rb", buffering=0) as go:
             go.read(1)
-        finish(job)
+        finish(job, {"status": "finished", "last": {"held_out_pass": 0.5}} if ledger.is_tuning else None)
 
-    source = PlanSource(Ledger(Path(sweep)), nonce)
+    ledger = Ledger(Path(sweep))
+    if ledger.is_tuning:
+        submission = ledger.submission(nonce)
+        source = make_source(ledger, submission, Presence(submission), {})
+    else:
+        source = PlanSource(ledger, nonce)
     print(dict(Puller(source, int(slots), perform).work()))
 
 

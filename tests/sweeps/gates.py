@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from sweeps.cli import main
+
 HERE = Path(__file__).parent
 CHECKOUT = HERE.parents[1]
+
+
+class Done(NamedTuple):
+    """How a call of the command line ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def run_cli(*words: str) -> Done:
+    """``python -m sweeps`` in this process (a process of its own would spend a second on imports)."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(words)
+    return Done(code, out.getvalue(), err.getvalue())
 
 
 class Begun(NamedTuple):

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from gates import CHECKOUT
+from gates import CHECKOUT, Done, run_cli
 
 from gagar_core.records import digest, read_json
 
@@ -25,10 +25,9 @@ TINY = (
 HEAVY = ("torch", "mlflow", "optuna", "hydra", "omegaconf", "polars", "matplotlib", "submitit", "rich")
 
 
-def sweeps(*words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """Run ``python -m sweeps`` to its end."""
-    command = [sys.executable, "-m", "sweeps", *words]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=CHECKOUT, check=False)
+def sweeps(*words: str, check: bool = True) -> Done:
+    """Run the command line to its end."""
+    done = run_cli(*words)
     assert not check or done.returncode == 0, done.stderr + done.stdout
     return done
 
@@ -50,6 +49,7 @@ def test_submit_runs_everything_and_again_runs_nothing(submitted: Path) -> None:
     assert len(submissions) == 1
 
 
+@pytest.mark.slow
 def test_a_sweep_finds_out_what_a_single_run_does(submitted: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "experiments.run", "algorithm=gagar", *TINY, f"root={tmp_path}"]
     subprocess.run(command, check=True, capture_output=True, cwd=CHECKOUT)

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from gates import Gate
@@ -24,16 +25,16 @@ from sweeps.status import status_of
 
 def pull(
     ledger: Ledger, nonce: str, perform: Callable[[Job], None], slots: int = 1, **options: object
-) -> dict:
+) -> dict[str, int]:
     """Work a plan off in this process; returns how many jobs ended how."""
     retry = options.pop("retry", ())
     source = PlanSource(ledger, nonce, retry=retry)  # type: ignore[arg-type]
     return dict(Puller(source, slots, perform, say=lambda text: None, **options).work())  # type: ignore[arg-type]
 
 
-def exit_of(ledger: Ledger, identity: str, attempt: int = 1) -> dict:
+def exit_of(ledger: Ledger, identity: str, attempt: int = 1) -> dict[str, Any]:
     """The exit file of an attempt at a run."""
-    return read_json(ledger.run_folder(identity) / "attempts" / str(attempt) / "exit.json")
+    return dict(read_json(ledger.run_folder(identity) / "attempts" / str(attempt) / "exit.json"))
 
 
 def on(identity: str, then: Callable[[], None]) -> Callable[[Job], None]:
