@@ -27,7 +27,9 @@ def execute(folder: Path, attempt: int, progress: Progress = lambda line: None) 
     """Run the configuration in ``folder/config.json`` as attempt ``attempt``; return its result.
 
     Goes on from the newest complete checkpoint of an earlier attempt. Writes tables and, at the end,
-    ``result.json``; the caller (the parent process) writes the exit file. A divergence is a result too: ``status`` is then ``diverged``, naming the step. ``progress`` is told a few figures after every step.
+    ``result.json``; the caller (the parent process) writes the exit file. A divergence is a result too:
+    ``status`` is then ``diverged``, and the reason names the step. ``progress`` is told a few figures after
+    every step.
 
     Raises ``StoppedError`` after SIGTERM or SIGUSR2, with a checkpoint on disk, and other ``GagarError`` for
     faults a user can act on.

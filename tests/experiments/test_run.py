@@ -212,3 +212,60 @@ def test_attempt_numbers_never_collide(tmp_path: Path) -> None:
     Attempt(folder, 3).exit("ok")
     Attempt(folder, 3).exit("failed", "too late")
     assert records.read_json(folder / "attempts/3/exit.json")["status"] == "ok"
+
+
+STEPS = 7
+
+
+def test_killed_at_any_step_and_resumed_three_times_in_a_row(shared_root: Path, tmp_path: Path) -> None:
+    """The digest of a run that is interrupted over and over is that of one that is not."""
+    words = ("algorithm=gagar", f"budget.steps={STEPS}", "budget.eval_every=2", "checkpoint_every=1")
+    whole = create_run_folder(config(shared_root, *words))
+    execute(whole, claim(whole).number)
+    (tmp_path / "artifacts").symlink_to(shared_root / "artifacts")
+    folder = create_run_folder(config(tmp_path, *words))
+    rng = np.random.default_rng(0)
+    for number in range(1, 4):
+        kill_after(folder, int(rng.integers(1, 3)), signal.SIGKILL)
+        assert records.RunFolder(folder).attempts() == list(range(1, number + 1))
+    result = run(config(tmp_path, *words))
+    assert result["attempt"] == 4
+    assert records.digest(folder) == records.digest(whole)
+    attempts = records.read(folder, "steps").sort("step")["attempt"].to_list()
+    assert len(set(attempts)) > 1  # steps of earlier attempts were kept, not run again
+    assert attempts == sorted(attempts)
+
+
+def test_sigterm_stops_after_a_checkpoint(shared_root: Path, tmp_path: Path) -> None:
+    words = ("algorithm=gagar", f"budget.steps={STEPS}", "budget.eval_every=2", "checkpoint_every=0")
+    (tmp_path / "artifacts").symlink_to(shared_root / "artifacts")
+    folder = create_run_folder(config(tmp_path, *words))
+    code, output = kill_after(folder, 2, signal.SIGTERM)
+    assert code == 1
+    assert "StoppedError: stopped by a signal after step" in output
+    assert len(list((folder / "checkpoints").iterdir())) == 1
+    run(config(tmp_path, *words))
+    whole = create_run_folder(
+        config(shared_root, *words)
+    )  # checkpoints are bookkeeping: the same run as above
+    if not records.RunFolder(whole).finished:
+        execute(whole, claim(whole).number)
+    assert records.digest(folder) == records.digest(whole)
+
+
+def kill_after(folder: Path, steps: int, number: signal.Signals) -> tuple[int, str]:
+    """Start an attempt in a process of its own and signal it after some steps; its exit code and stderr."""
+    code = (
+        "from pathlib import Path; from experiments.attempts import claim; from experiments.execute import execute\n"
+        f"folder = Path({str(folder)!r}); attempt = claim(folder)\n"
+        "execute(folder, attempt.number, lambda line: print('step', flush=True))"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    for _ in range(steps):
+        assert process.stdout.readline() == "step\n"
+    process.send_signal(number)
+    _, errors = process.communicate()
+    return process.returncode, errors

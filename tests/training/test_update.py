@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from gagar_core.errors import DivergedError
+from gagar_core.errors import DivergedError, GagarError
 from gagar_core.policies.embedded import EmbeddedPolicy
 from gagar_core.policies.gru import Gru
 from gagar_core.sandbox import ProcessSandbox
@@ -86,6 +86,76 @@ def test_divergence_is_told(policy: EmbeddedPolicy, batch: tuple[list[Trajectory
     with torch.no_grad():
         next(policy.network.parameters()).fill_(float("nan"))
     with pytest.raises(DivergedError, match="loss nan, gradient norm nan"):
+        Updater(policy, PolicyGradient(), TokenMean(), 10, 0).update(
+            trajectories, tasks, ADVANTAGES, CODES, 0
+        )
+
+
+def test_several_updates_clip_against_the_policy_that_sampled(
+    policy: EmbeddedPolicy, batch: tuple[list[Trajectory], list[Task]]
+) -> None:
+    """A huge learning rate drives ratios out of the clip range: clip shares then are not null and not 0."""
+    trajectories, tasks = batch
+    settings = PolicyGradient(lr=0.05, epochs=3, minibatches=2)
+    stats = Updater(policy, settings, TokenMean(), 10, 0).update(trajectories, tasks, ADVANTAGES, CODES, 0)
+    assert stats.updates == 6
+    assert stats.clip_low is not None
+    assert stats.clip_high is not None
+    assert stats.clip_low + stats.clip_high > 0.05
+    assert stats.is_ess < 0.99
+    one = Updater(policy, PolicyGradient(), TokenMean(), 10, 0).update(
+        policy.rollouts(tasks, torch_stream(0, "u")), tasks, ADVANTAGES, CODES, 0
+    )
+    assert (one.clip_low, one.clip_high, one.updates) == (None, None, 1)
+
+
+def test_a_zero_learning_rate_makes_epochs_repeat_the_same_gradient(
+    policy: EmbeddedPolicy, batch: tuple[list[Trajectory], list[Task]]
+) -> None:
+    trajectories, tasks = batch
+    once = Updater(policy, PolicyGradient(lr=1e-30), TokenMean(), 10, 0)
+    thrice = Updater(policy, PolicyGradient(lr=1e-30, epochs=3), TokenMean(), 10, 0)
+    a = once.update(trajectories, tasks, ADVANTAGES, CODES, 0)
+    b = thrice.update(trajectories, tasks, ADVANTAGES, CODES, 0)
+    assert b.loss == pytest.approx(a.loss, abs=1e-6)
+    assert b.grad_norm == pytest.approx(a.grad_norm, rel=1e-4)
+    assert (b.clip_low, b.clip_high) == (0.0, 0.0)
+
+
+def test_kl_to_the_reference_is_zero_at_first_and_pulls_back(
+    policy: EmbeddedPolicy, batch: tuple[list[Trajectory], list[Task]]
+) -> None:
+    trajectories, tasks = batch
+    updater = Updater(policy, PolicyGradient(lr=0.01), TokenMean(kl_coef=0.1), 10, 0)
+    first = updater.update(trajectories, tasks, ADVANTAGES, CODES, 0)
+    fresh = policy.rollouts(tasks, torch_stream(0, "later"))
+    second = updater.update(fresh, tasks, ADVANTAGES, CODES, 1)
+    assert first.kl_ref == pytest.approx(0.0, abs=1e-9)
+    assert second.kl_ref is not None
+    assert second.kl_ref > 1e-5
+
+
+def test_an_entropy_bonus_raises_entropy(
+    policy: EmbeddedPolicy, batch: tuple[list[Trajectory], list[Task]]
+) -> None:
+    trajectories, tasks = batch
+    updater = Updater(policy, PolicyGradient(lr=3e-3, entropy_coef=1.0), TokenMean(), 10, 0)
+    nothing = np.zeros(8)
+    before = policy.logprobs(trajectories, tasks)
+    updater.update(trajectories, tasks, nothing, CODES, 0)
+    after = policy.logprobs(trajectories, tasks)
+    gain = ((after.entropies - before.entropies) * before.mask).sum()
+    assert float(gain.detach()) > 0
+
+
+def test_a_sampler_that_disagrees_with_the_trainer_stops_the_run(
+    policy: EmbeddedPolicy, batch: tuple[list[Trajectory], list[Task]]
+) -> None:
+    trajectories, tasks = batch
+    with torch.no_grad():
+        for parameter in policy.network.parameters():
+            parameter.mul_(1.3)  # the trainer's policy is now another one than the sampler's was
+    with pytest.raises(GagarError, match="sampler and trainer disagree by"):
         Updater(policy, PolicyGradient(), TokenMean(), 10, 0).update(
             trajectories, tasks, ADVANTAGES, CODES, 0
         )
