@@ -32,6 +32,7 @@ class Limits:
     output_bytes: int
     file_bytes: int
     workspace_mb: int
+    workspace_files: int
     processes: int
     descriptors: int
     uids: list[int]
@@ -203,7 +204,7 @@ class Namespaces:
 
     def seal(self) -> None:
         os.setsid()  # kill(0, ...) reaches the process group, across pid namespaces
-        filesystem.mount_workspace(self.limits.workspace_mb)
+        filesystem.mount_workspace(self.limits.workspace_mb, self.limits.workspace_files)
         os.chdir(filesystem.WORKSPACE)
         # the kernel counts this user id in the zygote's namespace: the zygote, its other children, and ours
         limit_resources(self.limits, 1 + self.children + self.limits.processes)
