@@ -23,7 +23,7 @@ def private_root(readable: list[str]) -> None:
     kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     base = _mount_point(readable)
     kernel.mount("tmpfs", base, "tmpfs", kernel.MS_NOSUID, "size=1m,mode=755")
-    for path in _outermost(readable):
+    for path in outermost(readable):
         _show(base, path)
     for device in _DEVICES:
         if os.path.exists(device):
@@ -53,7 +53,7 @@ def _mount_point(readable: list[str]) -> str:
     raise OSError(2, "no folder left to build a private root on")
 
 
-def _outermost(paths: list[str]) -> list[str]:
+def outermost(paths: list[str]) -> list[str]:
     """Drop paths that lie inside others."""
     kept: list[str] = []
     for path in sorted(set(paths)):
