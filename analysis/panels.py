@@ -83,6 +83,8 @@ def _multiples(
         axes.set_title(names[label], fontsize=6.5, color=look[label].colour, loc="left", pad=2)
     for axes in panels[len(series) :]:
         axes.set_visible(False)
+    for axes in panels[max(0, len(series) - _COLUMNS) : len(series)]:
+        axes.tick_params(labelbottom=True)
     _frame(figure, metric, series, curve)
     return figure
 

@@ -124,8 +124,8 @@ def new_figure(
         from matplotlib.figure import Figure
         from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-        # above a dozen panels the layout solver costs more than the drawing
-        engine = ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06) if rows * columns <= 12 else None
+        # for many panels the layout solver costs more than the drawing
+        engine = ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06) if rows * columns == 1 else None
         figure = Figure(figsize=(width, height), layout=engine)
         if engine is None:
             inch_x, inch_y = 1 / width, 1 / height
