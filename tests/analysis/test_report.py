@@ -188,15 +188,17 @@ class _Scan(html.parser.HTMLParser):
                 self.labels.append(value or "")
 
 
-def test_page_is_self_contained_and_escapes_labels(sweep: Path) -> None:
-    page = (write(sweep) / "report.html").read_text()
+def test_page_is_self_contained_and_escapes_labels(sweep: Path, make_run: Callable[..., Path]) -> None:
+    make_run(sweep.parent / "single", "solo", NASTY, 7)
+    out = write(sweep.parent)
+    page = (out / "report.html").read_text()
     scan = _Scan()
     scan.feed(page)
     assert "script" not in scan.tags
     assert scan.outside == []
     assert "url(http" not in page
     assert len(scan.ids) == len(set(scan.ids))
-    assert scan.tags.count("svg") == len(list((sweep / "report" / "figures").glob("*.svg"))) >= 8
+    assert scan.tags.count("svg") == len(list((out / "figures").glob("*.svg"))) >= 14
     assert any("SFT 0." in label for label in scan.labels)
 
 
