@@ -66,13 +66,13 @@ def check(drawings: list[Drawing]) -> None:
         assert "n = " in drawing.caption or "n differs" in drawing.caption
 
 
-@pytest.mark.parametrize("count", [7, pytest.param(33, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [6, pytest.param(33, marks=pytest.mark.slow)])
 def test_small_multiples_say_what_they_leave_out(
     count: int, tmp_path: Path, make_sweep: Callable[..., Path]
 ) -> None:
     few = {"steps": 2, "planned_steps": 2, "eval_every": 2}
     variants = {"v0": few} | {f"{'a very long name of a variant ' * 3}{i}": few for i in range(count - 1)}
-    drawings = draw(make_sweep(tmp_path, variants=variants, seeds=[0, 1], baseline="v0"))
+    drawings = draw(make_sweep(tmp_path, variants=variants, seeds=[0], baseline="v0"))
     assert len(drawings) == 9
     check(drawings)
     assert all(("30 of 3" in drawing.caption) == (count > 30) for drawing in drawings)
