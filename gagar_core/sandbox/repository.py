@@ -95,10 +95,13 @@ class RepositoryVerdict:
 
 
 class RepositoryGrader:
-    """A zygote with pytest loaded. Use as a context manager."""
+    """A zygote with pytest loaded. Use as a context manager.
+
+    ``cpu_s`` of the settings bounds one test file together with its twin; room for files is raised as needed.
+    """
 
     def __init__(self, settings: SandboxSettings | None = None) -> None:
-        settings = settings or SandboxSettings()
+        settings = settings or SandboxSettings(cpu_s=10.0, wall_s=20.0)
         chosen = choose(settings)
         self.level, self.report = chosen.level, chosen.report
         site = _folder_of_pytest()
@@ -106,7 +109,6 @@ class RepositoryGrader:
             settings,
             imports=[*settings.imports, "pytest", "_pytest.assertion.rewrite"],
             paths=[*settings.paths, site],
-            cpu_s=max(settings.cpu_s, 10.0),
             workspace_mb=max(settings.workspace_mb, 64),
             workspace_files=max(settings.workspace_files, 20_000),
             file_bytes=max(settings.file_bytes, 16_000_000),
