@@ -113,7 +113,7 @@ class RepositoryGrader:
             workspace_files=max(settings.workspace_files, 20_000),
             file_bytes=max(settings.file_bytes, 16_000_000),
         )
-        self._zygote = Zygote(self._settings, chosen.level, 0)
+        self._zygote = Zygote(self._settings, chosen.level)
         self._packed: dict[int, int] = {}
 
     def __enter__(self) -> RepositoryGrader:
