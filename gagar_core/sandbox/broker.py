@@ -64,7 +64,7 @@ class ProgramSession:
 
 
 class ProcessSandbox:
-    """Zygotes, their children and a cache behind the ``Sandbox`` seam."""
+    """Zygotes, their children and a cache behind the ``Sandbox`` seam; for one thread at a time."""
 
     def __init__(self, settings: SandboxSettings, chosen: levels.Choice) -> None:
         self.settings = settings

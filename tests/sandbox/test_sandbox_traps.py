@@ -267,3 +267,20 @@ def test_nothing_outlives_a_broker_that_is_killed(sandbox: ProcessSandbox) -> No
     assert not is_alive(int(child))
     filesystem.sweep()  # what the next start does
     assert not Path(scratch).exists()
+
+
+@pytest.mark.slow
+def test_a_child_that_does_not_read_is_stopped(sandbox: ProcessSandbox) -> None:
+    source = """
+import os, threading, time
+def f(x):
+    if not x:
+        os.dup2(os.open('/dev/null', os.O_RDWR), 3)  # main reads nothing there and ends; the pipe stays open
+        threading.Thread(target=time.sleep, args=(60,)).start()
+    return len(x)
+"""
+    batch = [(Program(source, "f"), [("",), ("x" * 300_000,)]), (Program("def f(): return 1", "f"), [()])]
+    results = sandbox.calls_batch(batch)
+    assert results[0][0].value == 0
+    assert results[0][1].status in ("timeout", "error")
+    assert results[1][0].value == 1
