@@ -5,10 +5,10 @@ tests run in a throw-away child with a packed copy of the base tree on a file sy
 must-fail twins, and everything that is missing, doubled, skipped or odd is a failure.
 
 **Known limit.** pytest imports the code under test, so candidate, hidden tests and reports share one process:
-a program that reads the tests, or tells twins from real ones and forges its report, *is accepted here*. The ``flags`` of a
-verdict name changed lines that only a forger needs; they are a signal for people, not proof. Prefer tasks
-whose functions are called by value (``calls_batch``, ``judge_batch``) for rewards that are trained on, and
-re-grade a sample of passes with an independent judge.
+a program that reads the tests, or tells twins from real ones and forges its report, *is accepted here*. The
+``flags`` of a verdict name changed lines that only a forger needs; they are a signal for people, not proof.
+Prefer tasks whose functions are called by value (``calls_batch``, ``judge_batch``) for rewards that are
+trained on, and re-grade a sample of passes with an independent judge.
 """
 
 from __future__ import annotations
