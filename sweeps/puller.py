@@ -95,7 +95,7 @@ class Puller:
 
     def _finish(self, slot: int) -> JobResult:
         process = self._busy.pop(slot)
-        result = process.finish()
+        result = process.finish(self.stop())
         self._drained = False
         job = process.job
         self.say(

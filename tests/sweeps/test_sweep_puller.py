@@ -233,6 +233,24 @@ def test_a_stop_ends_the_runs_in_hand_and_gives_the_reason(tmp_path: Path) -> No
     assert (row.state, row.look.evidence) == ("killed", "cancelled")
 
 
+def test_a_signal_to_worker_and_run_alike_has_the_reason_of_the_worker(tmp_path: Path) -> None:
+    ledger = write_plan(tmp_path)
+    bad = ledger.runs[0]["run_id"]
+    told = tmp_path / "told"
+
+    def die(job: Job) -> None:
+        if job.identity == bad:
+            told.touch()
+            os.kill(os.getpid(), signal.SIGTERM)
+        finish(job)
+
+    def stop() -> str:
+        return "cancelled" if told.exists() else ""
+
+    assert pull(ledger, "a", die, stop=stop)["killed"] == 1
+    assert exit_of(ledger, bad)["reason"] == "cancelled"
+
+
 def test_what_a_run_leaves_running_is_ended_with_it(tmp_path: Path) -> None:
     ledger = write_plan(tmp_path, seeds=[0], factors={"list": ["algorithm=grpo"]})
     child_file = tmp_path / "grandchild"
