@@ -88,13 +88,14 @@ def _parse_entry(entry: Mapping[str, Any], variants: Sequence[str]) -> Declared:
             parts.append(_parse_part(row, variants))
         except InputError as err:
             faults.append(str(err))
-    told = [str(entry.get(key)) for key in ("kind", "variant", "against", "metric")]
+    told = [str(entry[key]) for key in ("kind", "variant", "against", "metric") if key in entry]
     name = str(entry.get("name") or "; ".join(part.sentence() for part in parts) or " / ".join(told))
     return Declared(name, tuple(parts), joint, tuple(faults))
 
 
 def _parse_part(row: Mapping[str, Any], variants: Sequence[str]) -> Hypothesis:
-    faults = [f"unknown key {key!r}; known: {', '.join(sorted(_KEYS))}" for key in sorted(row.keys() - _KEYS)]
+    unknown = ", ".join(repr(key) for key in sorted(row.keys() - _KEYS))
+    faults = [f"unknown key {unknown}; known: {', '.join(sorted(_KEYS))}"] if unknown else []
     metric = row.get("metric")
     if metric not in METRICS:
         faults.append(f"metric must be one of {', '.join(METRICS)}; got {metric!r}")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from analysis.figures import Drawing
+from analysis.drawing import Drawing, prefix_ids
 from analysis.metrics import METRICS, PHASES
 from analysis.text import format_number, format_value, interval_text
 
@@ -32,8 +32,8 @@ TRAINING_TABLE = (
 )  # fmt: skip
 
 
-def render(tree: Mapping[str, Any], figures: Mapping[str, Sequence[Drawing]]) -> str:
-    """HTML of a report tree; ``figures`` maps the name of a sweep to its drawings."""
+def render(tree: Mapping[str, Any], figures: Sequence[Sequence[Drawing]]) -> str:
+    """HTML of a report tree; ``figures`` holds the drawings of each of its sweeps, in order."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -45,10 +45,10 @@ def render(tree: Mapping[str, Any], figures: Mapping[str, Sequence[Drawing]]) ->
         lstrip_blocks=True,
     )
     environment.filters |= {"number": format_number, "value": format_value, "interval": interval_text}
-    drawings = {
-        name: [(drawing, Markup(inline_svg(drawing.svg))) for drawing in found]
-        for name, found in figures.items()
-    }
+    drawings = [
+        [(drawing, Markup(inline_svg(drawing.svg, f"s{n}-"))) for drawing in found]
+        for n, found in enumerate(figures, start=1)
+    ]
     template = environment.get_template("report.html")
     return template.render(
         tree=tree,
@@ -61,10 +61,13 @@ def render(tree: Mapping[str, Any], figures: Mapping[str, Sequence[Drawing]]) ->
     )
 
 
-def inline_svg(data: bytes) -> str:
-    """The ``<svg>`` element of a drawing, scaling with the page; its meaning is in the figure's alt text."""
+def inline_svg(data: bytes, prefix: str) -> str:
+    """The ``<svg>`` element of a drawing, scaling with the page; its meaning is in the figure's alt text.
+
+    Ids get a prefix, because several sweeps draw the same figures.
+    """
     text = data.decode()
-    text = text[text.index("<svg") :]
+    text = prefix_ids(text[text.index("<svg") :], prefix)
     head, rest = text.split(">", 1)
     head = re.sub(r'\s(width|height)="[^"]*"', "", head)
     return f'{head} aria-hidden="true" focusable="false">{rest}'

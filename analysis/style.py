@@ -31,6 +31,9 @@ _MARKERS = ("o", "s", "^", "D", "v")
 MAX_TOGETHER = 5
 """Variants that share one panel; more become small multiples."""
 
+MAX_SHOWN = 30
+"""Variants in one figure; beyond, a figure shows some and says so."""
+
 _RC: Any = {
     "font.family": "DejaVu Sans",
     "font.size": 8,
@@ -75,17 +78,20 @@ def looks(labels: Sequence[str], baseline: str | None) -> dict[str, Look]:
     """Colour, dash, marker and short name per variant, by order of registration; the baseline is black."""
     names = short_names(labels)
     others = [label for label in labels if label != baseline]
-    found = {}
-    for label in labels:
-        if label == baseline:
-            found[label] = Look(_BASELINE, "-", "o", names[label])
-            continue
-        i = others.index(label)
-        colour = _COLOURS[i % len(_COLOURS)]
-        found[label] = Look(
-            colour, _DASHES[(1 + i) % len(_DASHES)], _MARKERS[(1 + i) % len(_MARKERS)], names[label]
-        )
-    return found
+    few = len(labels) <= MAX_TOGETHER
+    return {
+        label: _look(others.index(label), names[label], few)
+        if label in others
+        else Look(_BASELINE, "-", "o", names[label])
+        for label in labels
+    }
+
+
+def _look(i: int, name: str, few: bool) -> Look:
+    """Beyond five variants colours would repeat and mislead: all but the baseline then look alike."""
+    if not few:
+        return Look(_COLOURS[0], "-", "o", name)
+    return Look(_COLOURS[i], _DASHES[1 + i], _MARKERS[1 + i], name)
 
 
 def short_names(labels: Iterable[str], width: int = 24) -> dict[str, str]:
@@ -118,7 +124,15 @@ def new_figure(
         from matplotlib.figure import Figure
         from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-        figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06))
+        # for many panels the layout solver costs more than the drawing
+        engine = ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06) if rows * columns == 1 else None
+        figure = Figure(figsize=(width, height), layout=engine)
+        if engine is None:
+            inch_x, inch_y = 1 / width, 1 / height
+            figure.subplots_adjust(
+                left=0.55 * inch_x, right=1 - 0.1 * inch_x, bottom=0.45 * inch_y, top=1 - 0.2 * inch_y,
+                hspace=0.42, wspace=0.12,
+            )  # fmt: skip
         axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
     return figure, axes
 
@@ -136,7 +150,7 @@ def label_ends(axes: Axes, ends: Sequence[tuple[float, float, str, str]]) -> Non
         return
     low, high = axes.get_ylim()
     scale = axes.get_yscale()
-    place = _positions([_unit(y, low, high, scale) for _, y, _, _ in ends])
+    place = spread([_unit(y, low, high, scale) for _, y, _, _ in ends])
     for (_, y, text, colour), where in zip(ends, place, strict=True):
         axes.annotate(
             text,
@@ -160,7 +174,7 @@ def _unit(y: float, low: float, high: float, scale: str) -> float:
     return (y - low) / (high - low) if high > low else 0.5
 
 
-def _positions(wanted: Sequence[float], gap: float = 0.075) -> list[float]:
+def spread(wanted: Sequence[float], gap: float = 0.075) -> list[float]:
     """Positions at least ``gap`` apart, each as near as a sweep upwards and one downwards allow."""
     order = sorted(range(len(wanted)), key=lambda i: wanted[i])
     place = [min(max(wanted[i], 0.0), 1.0) for i in order]

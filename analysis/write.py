@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from analysis.data import SweepData
-from analysis.figures import Drawing, draw_all
+from analysis.drawing import Drawing
+from analysis.figures import draw_all
 from analysis.page import render
 from analysis.report import build
 from gagar_core import records
@@ -18,24 +20,31 @@ def write_report(data: Sequence[SweepData], out: Path, title: str) -> dict[str, 
     """Write ``report.json``, ``report.html`` and ``figures/`` under ``out``; returns the tree."""
     _make_folder(out)
     tree = build(data, title)
-    figures = {
-        section["name"]: draw_all(section, part.curves)
-        for section, part in zip(tree["sweeps"], data, strict=True)
-    }
+    sections: list[dict[str, Any]] = tree["sweeps"]
+    figures = [draw_all(section, part.curves) for section, part in zip(sections, data, strict=True)]
     try:
         records.publish(out / "report.json", records.to_json(tree))
-        for name, drawings in figures.items():
-            _write_figures(out / "figures", name if len(figures) > 1 else "", drawings)
+        for section, drawings in zip(sections, figures, strict=True):
+            _write_figures(out / "figures", section["name"] if len(figures) > 1 else "", drawings)
         records.publish(out / "report.html", render(tree, figures).encode())
     except OSError as err:
-        raise RecordsError(
-            f"cannot write the report to {out}: {err}; choose another folder with --out"
-        ) from err
+        raise _unwritable(out, err) from err
     return tree
 
 
+def _make_folder(out: Path) -> None:
+    try:
+        (out / "figures").mkdir(parents=True, exist_ok=True)
+    except OSError as err:
+        raise _unwritable(out, err) from err
+
+
+def _unwritable(out: Path, err: OSError) -> RecordsError:
+    return RecordsError(f"cannot write the report to {out}: {err}; choose another folder with --out")
+
+
 def _write_figures(folder: Path, sweep: str, drawings: Sequence[Drawing]) -> None:
-    prefix = f"{sweep}-" if sweep else ""
+    prefix = re.sub(r"[^\w.-]+", "_", f"{sweep}-") if sweep else ""
     for drawing in drawings:
         records.publish(folder / f"{prefix}{drawing.key}.png", drawing.png)
         records.publish(folder / f"{prefix}{drawing.key}.svg", drawing.svg)

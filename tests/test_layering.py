@@ -12,11 +12,12 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("gagar_core", "experiments", "sweeps", "analysis")
 
-BASE = {"errors", "types", "seeds", "protocols"}
+BASE = {"errors", "types", "seeds", "syntax", "protocols"}
 ROOMS = {
     "errors": set(),
     "types": set(),
     "seeds": set(),
+    "syntax": set(),
     "protocols": {"types", "advantages"},  # the latter for type checkers only
     "advantages": BASE,
     "records": BASE,

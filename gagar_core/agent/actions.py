@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass, field
 from typing import Any
 
+from gagar_core.syntax import parse
 from gagar_core.types import Case, Program
 
 
@@ -138,7 +139,7 @@ class Workspace:
 def syntax_nodes(source: str) -> int:
     """Number of syntax-tree nodes of a program, without contexts and operators' singletons; 0 if invalid."""
     try:
-        tree = ast.parse(source)
+        tree = parse(source)
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return 0
     return sum(isinstance(node, ast.stmt | ast.expr | ast.comprehension | ast.arg) for node in ast.walk(tree))

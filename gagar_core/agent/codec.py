@@ -6,6 +6,7 @@ piece that fits. Nothing forces a policy to write valid Python.
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from typing import Any
 
@@ -64,20 +65,20 @@ class Codec:
         return flags
 
     @cached_property
-    def _by_length(self) -> list[str]:
+    def _longest(self) -> re.Pattern[str]:
         pieces = [*_LINES, *_PIECES, *(str(v) for v in _NUMBERS)]
-        return sorted(pieces, key=len, reverse=True)
+        return re.compile("|".join(re.escape(piece) for piece in sorted(pieces, key=len, reverse=True)))
 
     def encode(self, text: str) -> list[int]:
         """Tokens of program text; raises ``InputError`` naming the first place that no piece fits."""
         tokens, at = [], 0
         while at < len(text):
-            piece = next((p for p in self._by_length if text.startswith(p, at)), None)
-            if piece is None:
+            found = self._longest.match(text, at)
+            if found is None:
                 msg = f"no token fits at {text[at : at + 20]!r}"
                 raise InputError(msg)
-            tokens.append(self.ids[piece])
-            at += len(piece)
+            tokens.append(self.ids[found.group()])
+            at = found.end()
         return tokens
 
     def decode(self, tokens: Any) -> str:

@@ -37,6 +37,7 @@ class RunWriter:
     """
 
     def __init__(self, folder: Path, run_id: str, attempt: int, chunk_steps: int = 10) -> None:
+        polars_schema("steps")  # loads Polars now: the first chunk should not pay for it
         self._folder = folder
         self._run_id = run_id
         self._attempt = attempt

@@ -16,7 +16,7 @@ from gagar_core.sandbox.jobs import Job, Request
 from gagar_core.sandbox.lanes import Lane
 from gagar_core.sandbox.scheduling import Task, run_together
 from gagar_core.sandbox.settings import TRAINING_LEVELS, SandboxSettings
-from gagar_core.sandbox.vocabulary import is_closed
+from gagar_core.sandbox.vocabulary import is_closed, syntax_fault
 from gagar_core.sandbox.zygotes import LevelError, ZygoteLostError
 from gagar_core.types import CallResult, Program
 
@@ -208,8 +208,9 @@ class ProcessSandbox:
             self._journal.write(planned.jobs)
         return planned.settle(self._cache)
 
-    def _execute(self, todo: list[Job]) -> None:
+    def _execute(self, jobs_to_run: list[Job]) -> None:
         """Run jobs spread over the lanes; those that idled too long or lost their zygote once more, alone."""
+        todo = [job for job in jobs_to_run if not self._ended_by_syntax(job)]
         closed = [job for job in todo if job.mode == "calls" and self._is_closed(job.program)]
         isolated = deque(job for job in todo if not (job.mode == "calls" and self._is_closed(job.program)))
         again: list[Job] = []
@@ -222,6 +223,18 @@ class ProcessSandbox:
 
     def _drive(self, tasks: list[Task[None]]) -> None:
         run_together(tasks)
+
+    def _ended_by_syntax(self, job: Job) -> bool:
+        """End a job whose program does not parse: no child is needed to say so, and policies write many.
+
+        Only where the caller hints at a closed vocabulary: elsewhere the child's interpreter has the word.
+        """
+        if job.mode != "calls" or not job.program.closed_vocabulary or self._is_closed(job.program):
+            return False
+        fault = syntax_fault(job.program.source)
+        if fault:
+            job.results = [CallResult("error", None, fault)] * len(job.inputs)
+        return bool(fault)
 
     def _is_closed(self, program: Program) -> bool:
         """The caller's word is only a hint: the allow-list decides, here in the trusted process."""

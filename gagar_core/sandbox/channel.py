@@ -91,12 +91,13 @@ class Channel:
         cpu_limit = cpu_clock(self.pid) + cpu_s
         wall_limit = time.monotonic() + wall_s
         while (payload := self._taken()) is None:
+            is_ready = yield self.answers, select.POLLIN
+            if not is_ready:
+                self._check_clocks(cpu_limit, wall_limit)
+                continue
             try:
                 part = os.read(self.answers, _CHUNK)
             except BlockingIOError:
-                is_ready = yield self.answers, select.POLLIN
-                if not is_ready:
-                    self._check_clocks(cpu_limit, wall_limit)
                 continue
             if not part:
                 raise StoppedError("ended")

@@ -4,9 +4,11 @@ The first frame out is ``["ready"]`` or ``["fault", text]``, written before any 
 
 - ``shared``: batches of programs that an allow-list has proved harmless; one answer frame per program;
 - ``calls``, ``script``, ``operations``: one program, then requests ``[token, input]`` in lockstep;
+- ``repository``: pytest on a patched tree (see ``repository_child``);
 - ``judge``: test code that calls the candidate through the broker (see ``judge``).
 """
 
+# ruff: noqa: PTH109
 from __future__ import annotations
 
 import json
@@ -15,12 +17,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from gagar_core.sandbox import judging, wire
+from gagar_core.sandbox import judging, repository_child, wire
 from gagar_core.sandbox.confinement import Limits
 from gagar_core.sandbox.framing import receive, send, write
 from gagar_core.sandbox.runner import Outcome, Runner
 
-MODES = ("shared", "calls", "script", "operations", "judge")
+MODES = ("shared", "calls", "script", "operations", "judge", "repository")
 FLUSH_S = 0.005
 """Answers of a batch are gathered for this long before they are written: fewer wake-ups of the reader."""
 
@@ -65,19 +67,25 @@ def f(xs, text, more=None):
 _READY = wire.frame(wire.dump(["ready"]))
 
 
-def run_child(seal: Callable[[], None], runners: Runners, mode: str, requests: int, answers: int) -> None:
-    """Confine this process, then serve until the other side closes."""
+def run_child(seal: Callable[[], None], runners: Runners, mode: str, ends: tuple[int, int, int]) -> None:
+    """Confine this process, then serve until the other side closes.
+
+    ``ends``: where requests come from, where answers go, and where the packed tree of a repository lies.
+    """
+    requests, answers, archive = ends
     try:
         seal()
     except BaseException as fault:
         send(answers, ["fault", f"{type(fault).__name__}: {fault}"])
         return
-    _leave_zygote(answers)
+    _leave_zygote(archive)
     write(answers, _READY)
     if mode == "shared":
         _serve_batches(runners.closed, requests, answers)
     elif mode == "judge":
         judging.serve(requests, answers, runners.output_bytes)
+    elif mode == "repository":
+        repository_child.serve(requests, answers, archive, runners.output_bytes)
     else:
         _serve_lockstep(runners.open, mode, requests, answers)
 
@@ -85,6 +93,7 @@ def run_child(seal: Callable[[], None], runners: Runners, mode: str, requests: i
 def _leave_zygote(last: int) -> None:
     """Nothing of the zygote stays open but the two pipe ends; its standard error was the user's terminal."""
     os.dup2(0, 2)
+    os.environ["HOME"] = os.environ["TMPDIR"] = os.getcwd()
     os.closerange(last + 1, 1024)
 
 

@@ -32,6 +32,7 @@ class Limits:
     output_bytes: int
     file_bytes: int
     workspace_mb: int
+    workspace_files: int
     processes: int
     descriptors: int
     uids: list[int]
@@ -159,7 +160,7 @@ class Namespaces:
         kernel.drop_bounding_set()
         version = min(landlock.abi(), self.limits.landlock_cap)
         if version:
-            self._landlock = landlock.Ruleset([*readable, "/dev"], version)
+            self._landlock = landlock.Ruleset(["/"], version)  # only what may be read is there
         kernel.attach_filter(seccomp.namespace_filter(kernel.MACHINE))
         try_child(self)
 
@@ -203,7 +204,7 @@ class Namespaces:
 
     def seal(self) -> None:
         os.setsid()  # kill(0, ...) reaches the process group, across pid namespaces
-        filesystem.mount_workspace(self.limits.workspace_mb)
+        filesystem.mount_workspace(self.limits.workspace_mb, self.limits.workspace_files)
         os.chdir(filesystem.WORKSPACE)
         # the kernel counts this user id in the zygote's namespace: the zygote, its other children, and ours
         limit_resources(self.limits, 1 + self.children + self.limits.processes)
@@ -275,14 +276,16 @@ class Landlock(_Folders):
         self.leave_root()
         kernel.drop_bounding_set()
         kernel.drop_capabilities()
-        self._rules = landlock.Ruleset([*standard_library(), *self.limits.readable], version)
+        readable = [os.path.realpath(path) for path in (*standard_library(), *self.limits.readable)]
+        self._rules = landlock.Ruleset(filesystem.outermost(readable), version)
+        self._filter = seccomp.landlock_filter(kernel.MACHINE, seccomp.PLACEHOLDER, version)
         try_child(self)
 
     def seal(self) -> None:
         self.settle()
         self._rules.confine(self._place)
         self.tie_to_zygote()
-        kernel.attach_filter(seccomp.landlock_filter(kernel.MACHINE, os.getpid(), self._rules.version))
+        kernel.attach_filter(seccomp.with_pid(self._filter, os.getpid()))
 
 
 class WeakLandlock(Landlock):

@@ -9,9 +9,8 @@ import stat
 
 from gagar_core.sandbox import kernel
 
-WORKSPACE = "/work"
+WORKSPACE = "/candidate"
 """Where a candidate may write, inside a private root."""
-INODES = 2000
 _MOUNT_POINTS = ("/mnt", "/media", "/srv", "/opt", "/run", "/var/tmp", "/tmp")
 _SCRATCH_PARENTS = ("/dev/shm", "/tmp")
 _SCRATCH_PREFIX = "gagar-sandbox-"
@@ -24,13 +23,14 @@ def private_root(readable: list[str]) -> None:
     kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     base = _mount_point(readable)
     kernel.mount("tmpfs", base, "tmpfs", kernel.MS_NOSUID, "size=1m,mode=755")
-    for path in _outermost(readable):
+    for path in outermost(readable):
         _show(base, path)
     for device in _DEVICES:
         if os.path.exists(device):
             _bind(base, device)
-    os.mkdir(base + WORKSPACE)
-    os.symlink(WORKSPACE, base + "/tmp")
+    os.mkdir(base + WORKSPACE)  # fails if something readable lies there: it would be hidden
+    if not os.path.lexists(base + "/tmp"):  # unless something readable lies there
+        os.symlink(WORKSPACE, base + "/tmp")
     os.chdir(base)
     kernel.pivot_root(".", ".")
     kernel.detach(".")
@@ -38,10 +38,10 @@ def private_root(readable: list[str]) -> None:
     kernel.make_read_only("/")
 
 
-def mount_workspace(megabytes: int) -> None:
+def mount_workspace(megabytes: int, files: int) -> None:
     """A file system of this run's own; it vanishes with the mount namespace."""
     flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
-    kernel.mount("tmpfs", WORKSPACE, "tmpfs", flags, f"size={megabytes}m,nr_inodes={INODES},mode=777")
+    kernel.mount("tmpfs", WORKSPACE, "tmpfs", flags, f"size={megabytes}m,nr_inodes={files},mode=777")
 
 
 def _mount_point(readable: list[str]) -> str:
@@ -53,7 +53,7 @@ def _mount_point(readable: list[str]) -> str:
     raise OSError(2, "no folder left to build a private root on")
 
 
-def _outermost(paths: list[str]) -> list[str]:
+def outermost(paths: list[str]) -> list[str]:
     """Drop paths that lie inside others."""
     kept: list[str] = []
     for path in sorted(set(paths)):
@@ -129,15 +129,15 @@ def _sweep_one(folder: str) -> None:
 class Quota:
     """Whether what lies below a folder has grown past a bound; cheap as long as the disk has not filled."""
 
-    def __init__(self, folder: str, limit_bytes: int) -> None:
-        self._folder, self._limit = folder, limit_bytes
+    def __init__(self, folder: str, limit_bytes: int, limit_files: int) -> None:
+        self._folder, self._limit, self._files = folder, limit_bytes, limit_files
         self._before = os.statvfs(folder)
 
     def exceeded(self) -> bool:
         """Look at the file system's free space first, and at the files only if it has shrunk."""
         now = os.statvfs(self._folder)
         shrunk = (self._before.f_bavail - now.f_bavail) * now.f_frsize
-        if shrunk < self._limit and self._before.f_ffree - now.f_ffree < INODES:
+        if shrunk < self._limit and self._before.f_ffree - now.f_ffree < self._files:
             return False
         return self._measured()
 
@@ -152,7 +152,7 @@ class Quota:
                             pending.append(entry.path)
                         else:
                             size += entry.stat(follow_symlinks=False).st_size
-                        if size > self._limit or entries > INODES:
+                        if size > self._limit or entries > self._files:
                             return True
             except OSError:
                 continue  # removed meanwhile

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any
 
@@ -18,7 +17,7 @@ def receive(descriptor: int) -> Any:
     """Read one frame; None at the end of the stream."""
     header = read_exactly(descriptor, wire.HEADER_BYTES)
     return (
-        None if header is None else json.loads(read_exactly(descriptor, wire.frame_length(header)) or b"null")
+        None if header is None else wire.load(read_exactly(descriptor, wire.frame_length(header)) or b"null")
     )
 
 

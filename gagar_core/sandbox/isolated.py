@@ -17,8 +17,18 @@ from gagar_core.types import CallResult, Program
 class Isolated:
     """One program in a child of its own, asked in lockstep."""
 
-    def __init__(self, zygote: Zygote, program: Program, mode: str, settings: SandboxSettings) -> None:
+    def __init__(
+        self,
+        zygote: Zygote,
+        program: Program,
+        mode: str,
+        settings: SandboxSettings,
+        preamble: list[Any] | None = None,
+        archive: int | None = None,
+    ) -> None:
         self.zygote, self.program, self.mode = zygote, program, mode
+        self._preamble = [program.source, program.entry_point] if preamble is None else preamble
+        self._archive = archive
         self._settings = settings
         self._channel: Channel | None = None
         self.usage: dict[str, Any] = {}
@@ -47,8 +57,8 @@ class Isolated:
         return result_of(reply[1])
 
     def _begin(self) -> Task[None]:
-        self._channel = yield from self.zygote.spawn(self.mode)
-        yield from self._channel.send([self.program.source, self.program.entry_point])
+        self._channel = yield from self.zygote.spawn(self.mode, self._archive)
+        yield from self._channel.send(self._preamble)
         yield from self.zygote.greet(self._channel)
 
     def close(self) -> Task[None]:

@@ -59,8 +59,9 @@ _FOUND: dict[str, Choice] = {}
 def choose(settings: SandboxSettings) -> Choice:
     """Find the strongest level whose every probe is blocked while its control bites.
 
-    Probes once per process and kind of settings. A level asked for by name is tried alone. Raises ``SandboxError`` saying what the machine lacks if only
-    ``rlimits`` is left and ``allow_no_isolation`` is off.
+    Probes once per process and kind of settings. A level asked for by name is tried alone. Raises
+    ``SandboxError`` saying what the machine lacks if only ``rlimits`` is left and ``allow_no_isolation`` is
+    off.
     """
     asked = (settings.level, settings.allow_no_isolation, settings.memory_mb, settings.pretend, os.geteuid())
     kind = repr(asked)

@@ -156,116 +156,105 @@ _SPECIAL = (
     "vfork",
 )
 _ALWAYS = tuple(name for name in _NUMBERS if name not in (*_METADATA, *_STRANGERS, *_SPECIAL))
+_GROUP = 8
+PLACEHOLDER = 0x7A6B5C4D
+"""Stands for the pid of a child that is not born yet."""
 _CLONE_THREAD = 0x00010000
 _NEW_NAMESPACES = 0x7E020080  # every CLONE_NEW* flag, time namespace included
 _MOUNT_AND_PID = 0x20020000  # what the zygote itself needs to start a child
 
 
+def _word(code: int, value: int, when_true: int = 0, when_false: int = 0) -> bytes:
+    """One BPF instruction; jumps count the instructions to leave out."""
+    return struct.pack("=HBBI", code, when_true, when_false, value & 0xFFFFFFFF)
+
+
+def _argument(position: int) -> bytes:
+    return _word(_LOAD, _ARGUMENTS + 8 * position)  # the low half: ids, flags and commands are 32 bits
+
+
+_ALLOWED, _REFUSED = _word(_RETURN, ALLOW), _word(_RETURN, EPERM)
+
+
 class Assembler:
-    """Collects BPF instructions; a rule ends in a return, so jumps never leave it."""
+    """Collects one rule per system call. A rule ends in returns, so no jump leaves it."""
 
-    def __init__(self, machine: str) -> None:
+    def __init__(self, machine: str, first_unknown: int = FIRST_UNKNOWN) -> None:
         self._column = 0 if machine == "x86_64" else 1
-        self._words: list[bytes] = []
+        self._header = _header(machine, first_unknown)
+        self._rules: dict[int, list[bytes]] = {}
 
-    def _emit(self, code: int, value: int, when_true: int = 0, when_false: int = 0) -> None:
-        self._words.append(struct.pack("=HBBI", code, when_true, when_false, value & 0xFFFFFFFF))
+    def _rule(self, name: str, *words: bytes) -> None:
+        number = _NUMBERS[name][self._column]
+        if number is not None:
+            self._rules[number] = [_word(_EQUAL, number, 0, len(words)), *words]
 
     def program(self) -> bytes:
-        """The instructions, packed as the kernel wants them."""
-        return b"".join(self._words)
+        """The instructions, packed as the kernel wants them; calls without a rule are allowed.
 
-    def allow(self) -> None:
-        """Allow whatever no rule above has decided."""
-        self._emit(_RETURN, ALLOW)
+        Rules stand in order of number, and whole groups of them are jumped over: the kernel runs a new filter
+        once for every call there is, so attaching a long chain of comparisons takes longer than all else that
+        a child does.
+        """
+        numbers = sorted(self._rules)
+        groups = [numbers[k : k + _GROUP] for k in range(0, len(numbers), _GROUP)]
+        words = list(self._header)
+        for group, after in zip(groups, [*groups[1:], None], strict=True):
+            block = [word for number in group for word in self._rules[number]]
+            block.append(_ALLOWED)
+            if after is not None:
+                words.append(_word(_AT_LEAST, after[0], len(block), 0))
+            words += block
+        return b"".join(words)
 
     def refuse(self, name: str, verdict: int = EPERM) -> None:
         """Refuse a call whatever its arguments."""
-        number = _NUMBERS[name][self._column]
-        if number is not None:
-            self._emit(_EQUAL, number, 0, 1)
-            self._emit(_RETURN, verdict)
+        self._rule(name, _word(_RETURN, verdict))
 
     def allow_only(self, name: str, argument: int, value: int) -> None:
-        """Allow a call only if the low half of an argument equals ``value`` (ids and flags are 32 bits)."""
-        number = _NUMBERS[name][self._column]
-        if number is not None:
-            self._emit(_EQUAL, number, 0, 4)
-            self._emit(_LOAD, _ARGUMENTS + 8 * argument)
-            self._emit(_EQUAL, value, 0, 1)
-            self._emit(_RETURN, ALLOW)
-            self._emit(_RETURN, EPERM)
+        """Allow a call only if an argument equals ``value``."""
+        self._rule(name, _argument(argument), _word(_EQUAL, value, 0, 1), _ALLOWED, _REFUSED)
 
     def refuse_values(self, name: str, argument: int, values: tuple[int, ...]) -> None:
         """Refuse a call if an argument has one of ``values``."""
-        number = _NUMBERS[name][self._column]
-        if number is not None:
-            self._emit(_EQUAL, number, 0, 2 + 2 * len(values))
-            self._emit(_LOAD, _ARGUMENTS + 8 * argument)
-            for value in values:
-                self._emit(_EQUAL, value, 0, 1)
-                self._emit(_RETURN, EPERM)
-            self._emit(_RETURN, ALLOW)
+        tests = [word for value in values for word in (_word(_EQUAL, value, 0, 1), _REFUSED)]
+        self._rule(name, _argument(argument), *tests, _ALLOWED)
 
     def refuse_masked(self, name: str, argument: int, mask: int, value: int) -> None:
         """Refuse a call if ``argument & mask == value``."""
-        number = _NUMBERS[name][self._column]
-        if number is not None:
-            self._emit(_EQUAL, number, 0, 5)
-            self._emit(_LOAD, _ARGUMENTS + 8 * argument)
-            self._emit(_AND, mask)
-            self._emit(_EQUAL, value, 0, 1)
-            self._emit(_RETURN, EPERM)
-            self._emit(_RETURN, ALLOW)
+        test = _word(_AND, mask), _word(_EQUAL, value, 0, 1)
+        self._rule(name, _argument(argument), *test, _REFUSED, _ALLOWED)
 
     def refuse_bits(self, name: str, argument: int, bits: int) -> None:
         """Refuse a call if an argument has any of ``bits``."""
-        number = _NUMBERS[name][self._column]
-        if number is not None:
-            self._emit(_EQUAL, number, 0, 4)
-            self._emit(_LOAD, _ARGUMENTS + 8 * argument)
-            self._emit(_SET_BITS, bits, 0, 1)
-            self._emit(_RETURN, EPERM)
-            self._emit(_RETURN, ALLOW)
+        self._rule(name, _argument(argument), _word(_SET_BITS, bits, 0, 1), _REFUSED, _ALLOWED)
+
+    def allow_bits(self, name: str, argument: int, bits: int) -> None:
+        """Allow a call only if an argument has one of ``bits``."""
+        self._rule(name, _argument(argument), _word(_SET_BITS, bits, 0, 1), _ALLOWED, _REFUSED)
 
     def only_deadly_parent_signal(self) -> None:
         """``prctl(PR_SET_PDEATHSIG)`` may ask for SIGKILL only: a child must not outlive its zygote."""
-        number = _NUMBERS["prctl"][self._column]
-        assert number is not None
-        self._emit(_EQUAL, number, 0, 6)
-        self._emit(_LOAD, _ARGUMENTS)
-        self._emit(_EQUAL, 1, 0, 3)
-        self._emit(_LOAD, _ARGUMENTS + 8)
-        self._emit(_EQUAL, 9, 1, 0)
-        self._emit(_RETURN, EPERM)
-        self._emit(_RETURN, ALLOW)
+        set_parent_signal, kill = 1, 9
+        test = _argument(0), _word(_EQUAL, set_parent_signal, 0, 3), _argument(1), _word(_EQUAL, kill, 1, 0)
+        self._rule("prctl", *test, _REFUSED, _ALLOWED)
 
-    def only_threads(self) -> None:
-        """``clone`` makes threads of this process, nothing else."""
-        number = _NUMBERS["clone"][self._column]
-        assert number is not None
-        self._emit(_EQUAL, number, 0, 4)
-        self._emit(_LOAD, _ARGUMENTS)
-        self._emit(_SET_BITS, _CLONE_THREAD, 0, 1)
-        self._emit(_RETURN, ALLOW)
-        self._emit(_RETURN, EPERM)
 
-    def header(self, machine: str, first_unknown: int = FIRST_UNKNOWN) -> None:
-        """Refuse foreign calling conventions and numbers younger than the tables; leave the number loaded."""
-        self._emit(_LOAD, _ARCH)
-        self._emit(_EQUAL, _AUDIT[machine], 1, 0)
-        self._emit(_RETURN, KILL)
-        self._emit(_LOAD, _NUMBER)
-        if machine == "x86_64":
-            self._emit(_AT_LEAST, _X32, 0, 1)
-            self._emit(_RETURN, EPERM)
-        self._emit(_AT_LEAST, first_unknown, 0, 1)
-        self._emit(_RETURN, ENOSYS)
+def _header(machine: str, first_unknown: int) -> list[bytes]:
+    """Refuse foreign calling conventions and numbers younger than the tables; leave the number loaded."""
+    words = [
+        _word(_LOAD, _ARCH),
+        _word(_EQUAL, _AUDIT[machine], 1, 0),
+        _word(_RETURN, KILL),
+        _word(_LOAD, _NUMBER),
+    ]
+    if machine == "x86_64":
+        words += [_word(_AT_LEAST, _X32, 0, 1), _REFUSED]
+    return [*words, _word(_AT_LEAST, first_unknown, 0, 1), _word(_RETURN, ENOSYS)]
 
 
 def _common(machine: str) -> Assembler:
     assembler = Assembler(machine)
-    assembler.header(machine)
     assembler.refuse("clone3", ENOSYS)  # glibc tries clone then; EPERM would end it
     assembler.refuse("openat2", ENOSYS)  # its flags sit in memory, out of a filter's sight
     for name in _ALWAYS:
@@ -282,12 +271,13 @@ def namespace_filter(machine: str) -> bytes:
     assembler = _common(machine)
     assembler.refuse_bits("clone", 0, _NEW_NAMESPACES & ~_MOUNT_AND_PID)
     assembler.only_deadly_parent_signal()
-    assembler.allow()
     return assembler.program()
 
 
 def landlock_filter(machine: str, pid: int, abi: int) -> bytes:
     """For one child of a landlock level: no new process, no stranger's process, no metadata of files.
+
+    ``pid`` is the child's own; a zygote prepares the program with ``PLACEHOLDER`` and fills it in later.
 
     Landlock leaves modes, times and extended attributes of files open; below ABI 3 also truncation, by
     ``truncate`` and by opening for reading with O_TRUNC.
@@ -295,7 +285,7 @@ def landlock_filter(machine: str, pid: int, abi: int) -> bytes:
     assembler = _common(machine)
     for name in (*_METADATA, *_STRANGERS, "fork", "vfork", "mount"):
         assembler.refuse(name)
-    assembler.only_threads()
+    assembler.allow_bits("clone", 0, _CLONE_THREAD)
     for name in ("kill", "tkill", "tgkill"):
         assembler.allow_only(name, 0, pid)
     for name in ("prlimit64", "sched_setaffinity"):
@@ -308,5 +298,9 @@ def landlock_filter(machine: str, pid: int, abi: int) -> bytes:
         truncating_read, mask = 0o1000, 0o1003  # O_TRUNC with O_RDONLY
         assembler.refuse_masked("open", 1, mask, truncating_read)
         assembler.refuse_masked("openat", 2, mask, truncating_read)
-    assembler.allow()
     return assembler.program()
+
+
+def with_pid(program: bytes, pid: int) -> bytes:
+    """A prepared program with the pid in its place."""
+    return program.replace(struct.pack("=I", PLACEHOLDER), struct.pack("=I", pid))

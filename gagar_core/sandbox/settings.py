@@ -46,6 +46,8 @@ class SandboxSettings:
     workspace_mb: int = 16
     """Bytes of all files of one program in MiB, 1 to 4096; enforced by the kernel at level namespaces
     only."""
+    workspace_files: int = 2000
+    """Files and folders that one program may make, at least 10."""
     processes: int = 4
     """Processes and threads of one program, 1 to 256; level landlock allows threads only."""
     descriptors: int = 64
@@ -75,6 +77,7 @@ class SandboxSettings:
                 *check_range("output_bytes", self.output_bytes, 1000),
                 *check_range("file_bytes", self.file_bytes, 1000),
                 *check_range("workspace_mb", self.workspace_mb, 1, 4096),
+                *check_range("workspace_files", self.workspace_files, 10),
                 *check_range("processes", self.processes, 1, 256),
                 *check_range("descriptors", self.descriptors, 16, 4096),
                 *check_range("cache_mb", self.cache_mb, 0),

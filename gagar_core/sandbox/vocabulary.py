@@ -10,6 +10,8 @@ from __future__ import annotations
 import ast
 import builtins
 
+from gagar_core.syntax import parse
+
 BUILTINS = frozenset(
     (
         *("abs", "all", "any", "bool", "dict", "divmod", "enumerate", "filter", "float", "frozenset", "int"),
@@ -50,10 +52,23 @@ def is_closed(source: str) -> bool:
     if len(source) > MAX_SOURCE or not source.isascii() or "\0" in source:
         return False
     try:
-        tree = ast.parse(source)
+        tree = parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return all(_harmless(node) for node in ast.walk(tree))
+
+
+def syntax_fault(source: str) -> str:
+    """Name of the exception that loading ``source`` would raise because it does not parse, or ""."""
+    if len(source) > MAX_SOURCE or "\0" in source:
+        return ""
+    try:
+        parse(source)
+    except SyntaxError as err:
+        return type(err).__name__
+    except (ValueError, RecursionError, MemoryError):
+        return ""
+    return ""
 
 
 def _harmless(node: ast.AST) -> bool:

@@ -20,6 +20,8 @@ ENVELOPE_BYTES = 1000
 """What may stand around an answer in its frame."""
 _LONG_INT_BITS = 10_000
 _HEADER = struct.Struct(">I")
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+_decode = json.JSONDecoder().decode
 HEADER_BYTES = _HEADER.size
 
 
@@ -47,7 +49,7 @@ def frame_length(header: bytes) -> int:
 
 def dump(message: Any) -> bytes:
     """JSON text as ASCII bytes; lone surrogates are escaped, so any ``str`` passes."""
-    return json.dumps(message, separators=(",", ":")).encode("ascii")
+    return _encode(message).encode("ascii")
 
 
 def encode(value: Any, depth: int = 0) -> Any:
@@ -76,7 +78,7 @@ def encode(value: Any, depth: int = 0) -> Any:
 def load(payload: bytes) -> Any:
     """Parse JSON from an untrusted process; ``WireError`` for anything odd."""
     try:
-        return json.loads(payload)
+        return _decode(payload.decode("ascii"))
     except (ValueError, RecursionError, MemoryError) as fault:
         raise WireError(f"bad json: {type(fault).__name__}") from None
 

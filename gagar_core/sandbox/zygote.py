@@ -3,7 +3,7 @@
 It never sees code, inputs or expected values: its memory is inherited by every later child. Requests come
 over a packet socket on descriptor 0, each with the descriptors that the child shall read from and write to:
 
-    {"spawn": mode}  + 2 descriptors   ->  {"pid": n} or {"fault": text}
+    {"spawn": mode}  + descriptors     ->  {"pid": n} or {"fault": text}
     {"end": pid}                       ->  {"ended": pid, "status": ..., "cpu_s": ..., "rss_kb": ...}
     {"stranger": 0}                    ->  {"pid": n}: an idle, unconfined process, a target for the self-test
 """
@@ -26,15 +26,15 @@ from gagar_core.sandbox import kernel
 from gagar_core.sandbox.child import MODES, Runners, run_child
 from gagar_core.sandbox.confinement import CONFINEMENTS, Confinement, Limits
 
-REQUESTS, ANSWERS = 3, 4
-"""Where a child finds its pipe ends."""
+REQUESTS, ANSWERS, ARCHIVE = 3, 4, 5
+"""Where a child finds its pipe ends, and the packed tree of a repository task."""
 _MESSAGE_BYTES = 4096
 
 
 def main(arguments: list[str]) -> None:
     """Serve until the broker closes its end. The first argument holds ``Limits`` and imports as JSON."""
     told = json.loads(arguments[0])
-    broker = _socket.socket(fileno=fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, ANSWERS + 1))
+    broker = _socket.socket(fileno=fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, ARCHIVE + 1))
     _settle_descriptors()
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     sys.path += told.pop("paths")
@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> None:
 def _settle_descriptors() -> None:
     """Standard streams go nowhere, and 3 and 4 are taken, so that nothing else ever lands there."""
     nowhere = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, REQUESTS, ANSWERS):
+    for descriptor in (0, 1, REQUESTS, ANSWERS, ARCHIVE):
         os.dup2(nowhere, descriptor)
 
 
@@ -67,7 +67,7 @@ def _send(broker: _socket.socket, message: dict[str, Any]) -> None:
 
 def _receive(broker: _socket.socket) -> tuple[bytes, list[int]]:
     """One message and the descriptors that came with it."""
-    data, ancillary, _, _ = broker.recvmsg(_MESSAGE_BYTES, _socket.CMSG_SPACE(8))
+    data, ancillary, _, _ = broker.recvmsg(_MESSAGE_BYTES, _socket.CMSG_SPACE(12))
     descriptors: list[int] = []
     for level, kind, payload in ancillary:
         if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
@@ -98,7 +98,7 @@ def _serve(broker: _socket.socket, confinement: Confinement, runners: Runners) -
 def _spawn(
     broker: _socket.socket, confinement: Confinement, runners: Runners, mode: str, descriptors: list[int]
 ) -> dict[str, Any]:
-    if mode not in MODES or len(descriptors) != 2:
+    if mode not in MODES or len(descriptors) != 2 + (mode == "repository"):
         return {"fault": f"unknown mode {mode!r}"}
     try:
         pid = confinement.fork()
@@ -107,11 +107,11 @@ def _spawn(
     if pid:
         return {"pid": pid}
     try:
-        os.dup2(descriptors[0], REQUESTS)
-        os.dup2(descriptors[1], ANSWERS)
+        for descriptor, place in zip(descriptors, (REQUESTS, ANSWERS, ARCHIVE), strict=False):
+            os.dup2(descriptor, place)
         for descriptor in (*descriptors, broker.detach()):
             os.close(descriptor)
-        run_child(confinement.seal, runners, mode, REQUESTS, ANSWERS)
+        run_child(confinement.seal, runners, mode, (REQUESTS, ANSWERS, ARCHIVE))
     finally:
         os._exit(1)
 

@@ -26,7 +26,7 @@ _SHARED_FRAME = 1 << 30
 _ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "LANG": "C.UTF-8",
-    "HOME": "/work",
+    "HOME": "/",
     "OMP_NUM_THREADS": "1",
     "PYTHONHASHSEED": "0",
 }
@@ -105,13 +105,8 @@ class Zygote:
 
     def _told(self) -> dict[str, Any]:
         names = (
-            "fuel",
-            "memory_mb",
-            "output_bytes",
-            "file_bytes",
-            "workspace_mb",
-            "processes",
-            "descriptors",
+            *("fuel", "memory_mb", "output_bytes", "file_bytes", "workspace_mb", "workspace_files"),
+            *("processes", "descriptors"),
         )
         told: dict[str, Any] = {name: getattr(self._settings, name) for name in names}
         unique = 1_000_000_000 + os.getpid() * 256 + self._slot  # nobody's, and no other sandbox's either
@@ -150,15 +145,19 @@ class Zygote:
             self.stop()
             raise ZygoteLostError(f"the zygote is gone: {fault}") from None
 
-    def spawn(self, mode: str) -> Task[Channel]:
-        """Make a child; its first frame (sealed or not) is still to be read by ``greet``."""
+    def spawn(self, mode: str, archive: int | None = None) -> Task[Channel]:
+        """Make a child; its first frame (sealed or not) is still to be read by ``greet``.
+
+        ``archive`` is a descriptor that the child finds as its third.
+        """
+        extra = () if archive is None else (archive,)
         theirs_in, requests = os.pipe()
         answers, theirs_out = os.pipe()
         channel = Channel(
             requests, answers, _SHARED_FRAME if mode == "shared" else self._settings.frame_bytes
         )
         try:
-            answer = yield from self._ask({"spawn": mode}, (theirs_in, theirs_out))
+            answer = yield from self._ask({"spawn": mode}, (theirs_in, theirs_out, *extra))
             if "fault" in answer:
                 raise ZygoteLostError(answer["fault"])
         except BaseException:
@@ -169,10 +168,14 @@ class Zygote:
             os.close(theirs_out)
         channel.pid = answer["pid"]
         if self.scratch:
-            channel.overfull = filesystem.Quota(self.scratch, self._settings.workspace_mb << 20).exceeded
+            channel.overfull = self._quota().exceeded
         self._live[channel.pid] = channel
         self.made += 1
         return channel
+
+    def _quota(self) -> filesystem.Quota:
+        settings = self._settings
+        return filesystem.Quota(self.scratch, settings.workspace_mb << 20, settings.workspace_files)
 
     def greet(self, channel: Channel) -> Task[None]:
         """Read the child's word that it is sealed; it has not yet read a byte of untrusted code."""

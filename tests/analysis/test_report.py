@@ -17,6 +17,7 @@ from scipy import stats
 
 from analysis.__main__ import main
 from analysis.data import read
+from analysis.page import render
 from analysis.report import build
 from gagar_core import records
 
@@ -165,8 +166,8 @@ def test_not_isolated_is_shown_and_isolation_is_not_an_alarm(
     open_one = make_sweep(tmp_path / "a", variants=VARIANTS, seeds=[0])
     walled = {k: v | {"sandbox_level": "namespaces"} for k, v in VARIANTS.items()}
     closed = make_sweep(tmp_path / "b", variants=walled, seeds=[0])
-    assert "NOT ISOLATED (sandbox level rlimits)" in (write(open_one) / "report.html").read_text()
-    assert "NOT ISOLATED" not in (write(closed) / "report.html").read_text()
+    assert "NOT ISOLATED (sandbox level rlimits)" in render(report(open_one), [()])
+    assert "NOT ISOLATED" not in render(report(closed), [()])
 
 
 class _Scan(html.parser.HTMLParser):
@@ -188,15 +189,17 @@ class _Scan(html.parser.HTMLParser):
                 self.labels.append(value or "")
 
 
-def test_page_is_self_contained_and_escapes_labels(sweep: Path) -> None:
-    page = (write(sweep) / "report.html").read_text()
+def test_page_is_self_contained_and_escapes_labels(sweep: Path, make_run: Callable[..., Path]) -> None:
+    make_run(sweep.parent / "single", "solo", NASTY, 7)
+    out = write(sweep.parent)
+    page = (out / "report.html").read_text()
     scan = _Scan()
     scan.feed(page)
     assert "script" not in scan.tags
     assert scan.outside == []
     assert "url(http" not in page
     assert len(scan.ids) == len(set(scan.ids))
-    assert scan.tags.count("svg") == len(list((sweep / "report" / "figures").glob("*.svg"))) >= 8
+    assert scan.tags.count("svg") == len(list((out / "figures").glob("*.svg"))) >= 14
     assert any("SFT 0." in label for label in scan.labels)
 
 

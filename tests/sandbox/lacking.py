@@ -20,14 +20,12 @@ ORDINARY = 61_000
 
 def refuse(names: list[str]) -> None:
     """Have the kernel refuse these calls from now on."""
-    assembler = seccomp.Assembler(kernel.MACHINE)
-    assembler.header(kernel.MACHINE, first_unknown=100_000)
+    assembler = seccomp.Assembler(kernel.MACHINE, first_unknown=100_000)
     for name in names:
         if name == "landlock":
             assembler.refuse("landlock_create_ruleset", seccomp.ENOSYS)
         else:
             assembler.refuse(name)
-    assembler.allow()
     kernel.attach_filter(assembler.program())
 
 

@@ -12,7 +12,9 @@ ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 PID = 4242
 FILTERS = {
     "namespaces": lambda machine: seccomp.namespace_filter(machine),
-    "landlock": lambda machine: seccomp.landlock_filter(machine, PID, 7),
+    "landlock": lambda machine: seccomp.with_pid(
+        seccomp.landlock_filter(machine, seccomp.PLACEHOLDER, 7), PID
+    ),
     "landlock-weak": lambda machine: seccomp.landlock_filter(machine, PID, 2),
 }
 

@@ -1,0 +1,278 @@
+"""Grading a change to a repository by hidden pytest tests.
+
+Only a diff comes over from the agent; edits of tests and of what configures them are dropped and named. The
+tests run in a throw-away child with a packed copy of the base tree on a file system of its own, next to
+must-fail twins, and everything that is missing, doubled, skipped or odd is a failure.
+
+**Known limit.** pytest imports the code under test, so candidate and reports share one process, and a program
+that tells twins from real tests can forge its report: such a program *is accepted here*. The ``flags`` of a
+verdict name changed lines that only a forger needs; they are a signal for people, not proof. Prefer tasks
+whose functions are called by value (``calls_batch``, ``judge_batch``) for rewards that are trained on, and
+re-grade a sample of passes with an independent judge.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import importlib.util
+import io
+import json
+import os
+import re
+import secrets
+import tarfile
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from gagar_core.errors import InputError, SandboxError
+from gagar_core.sandbox import diffs
+from gagar_core.sandbox.channel import StoppedError
+from gagar_core.sandbox.isolated import Isolated, verdict
+from gagar_core.sandbox.levels import choose
+from gagar_core.sandbox.scheduling import Task as Coroutine
+from gagar_core.sandbox.scheduling import run_together
+from gagar_core.sandbox.settings import SandboxSettings
+from gagar_core.sandbox.twins import twin_of
+from gagar_core.sandbox.zygotes import LevelError, Zygote, ZygoteLostError
+from gagar_core.types import CallResult, Program
+
+PROTECTED = (
+    *("tests/*", "test/*", "*/tests/*", "*/test/*", "test_*.py", "*/test_*.py", "*_test.py"),
+    *("conftest.py", "*/conftest.py", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg", "pyproject.toml"),
+    *("*.pth", "sitecustomize.py", "*/sitecustomize.py", "usercustomize.py", "*/usercustomize.py"),
+    *("pytest.py", "_pytest/*", "pytest/*", ".github/*", ".gitlab-ci.yml", ".ci/*", "noxfile.py"),
+)
+"""Edits of these paths are dropped: they decide how tests run, not what the code does."""
+_FLAGS = re.compile(
+    r"\b(_pytest|pytest|pluggy|gc|ctypes|atexit|inspect|_getframe|settrace|setprofile|os\._exit|__eq__|sys\.modules)\b"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RepositoryTask:
+    """A base tree and hidden tests.
+
+    ``expected`` names the tests of each file (``test_x``, ``TestY::test_z``, ``test_p[1]``), all of which
+    must be reported exactly once; ``RepositoryGrader.nodes`` finds them with a reference solution.
+    """
+
+    files: Mapping[str, bytes]
+    tests: Mapping[str, str]
+    expected: Mapping[str, tuple[str, ...]]
+    roots: tuple[str, ...] = ("", "src")
+    protected: tuple[str, ...] = PROTECTED
+
+    @staticmethod
+    def files_of_tar(archive: bytes) -> dict[str, bytes]:
+        """Regular files of a tar archive, by path; links and devices are left out, and so is ``.git``."""
+        found: dict[str, bytes] = {}
+        with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+            for member in tar:
+                handle = tar.extractfile(member) if member.isreg() else None
+                path = member.name.removeprefix("./")
+                if handle is not None and ".git" not in path.split("/"):
+                    found[path] = handle.read()
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class RepositoryVerdict:
+    """How a change fared. ``status`` is a verdict of ``gagar_core.types.VERDICTS``."""
+
+    status: str
+    reason: str = ""
+    passed: int = 0
+    total: int = 0
+    twins_passed: int = 0
+    ignored: tuple[str, ...] = ()
+    """Protected paths that the diff touches; these edits were dropped."""
+    flags: tuple[str, ...] = ()
+    """Changed lines that a forger of reports would need; a signal, never a reason for a reward."""
+
+
+class RepositoryGrader:
+    """A zygote with pytest loaded. Use as a context manager."""
+
+    def __init__(self, settings: SandboxSettings | None = None) -> None:
+        settings = settings or SandboxSettings()
+        chosen = choose(settings)
+        self.level, self.report = chosen.level, chosen.report
+        site = _folder_of_pytest()
+        self._settings = replace(
+            settings,
+            imports=[*settings.imports, "pytest", "_pytest.assertion.rewrite"],
+            paths=[*settings.paths, site],
+            cpu_s=max(settings.cpu_s, 10.0),
+            workspace_mb=max(settings.workspace_mb, 64),
+            workspace_files=max(settings.workspace_files, 20_000),
+            file_bytes=max(settings.file_bytes, 16_000_000),
+        )
+        self._zygote = Zygote(self._settings, chosen.level, 0)
+        self._packed: dict[int, int] = {}
+
+    def __enter__(self) -> RepositoryGrader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the zygote; forget packed trees."""
+        self._zygote.stop()
+        for descriptor in self._packed.values():
+            os.close(descriptor)
+        self._packed.clear()
+
+    def grade(self, task: RepositoryTask, diff: str) -> RepositoryVerdict:
+        """Apply ``diff`` to the base tree and run the hidden tests. Never raises for what a diff contains."""
+        try:
+            patches = diffs.parse(diff)
+        except diffs.DiffError as fault:
+            return RepositoryVerdict("error", str(fault), total=_count(task))
+        ignored = tuple(p.path for p in patches if _is_protected(p.path, task.protected))
+        kept = [patch for patch in patches if patch.path not in ignored]
+        flags = tuple(
+            f"{p.path}: {line.strip()[:80]}" for p in kept for line in p.added if _FLAGS.search(line)
+        )
+        verdicts = [self._file(task, kept, name) for name in sorted(task.tests)]
+        return replace(_worst(verdicts, task), ignored=ignored, flags=flags)
+
+    def nodes(self, task: RepositoryTask, reference: str) -> dict[str, tuple[str, ...]]:
+        """The tests that a reference diff makes pass, for ``RepositoryTask.expected``.
+
+        Raises ``InputError`` if a test fails under the reference, or its twin passes: such a task cannot be
+        graded.
+        """
+        found: dict[str, tuple[str, ...]] = {}
+        patches = diffs.parse(reference)
+        for name in sorted(task.tests):
+            real, twin = _names()
+            result = self._run(task, patches, {real: task.tests[name], twin: twin_of(task.tests[name])})
+            outcomes = _outcomes(result.value[1]) if result.status == "ok" else {}
+            nodes = [node.partition("::")[2] for node in outcomes if node.startswith(real)]
+            good = all(outcomes[f"{real}::{node}"] == "passed" for node in nodes)
+            if not nodes or not good or any(outcomes.get(f"{twin}::{node}") != "failed" for node in nodes):
+                raise InputError(
+                    f"{name} does not tell the reference from its twin: {result.message or outcomes}"
+                )
+            found[name] = tuple(nodes)
+        return found
+
+    def _file(self, task: RepositoryTask, patches: list[diffs.FilePatch], name: str) -> RepositoryVerdict:
+        real, twin = _names()
+        result = self._run(task, patches, {real: task.tests[name], twin: twin_of(task.tests[name])})
+        if result.status != "ok":
+            return RepositoryVerdict(result.status, result.message)
+        return _judged(result.value, real, twin, task.expected.get(name, ()))
+
+    def _run(self, task: RepositoryTask, patches: list[diffs.FilePatch], tests: dict[str, str]) -> CallResult:
+        """One child, one pytest session; an infrastructure fault is tried once more."""
+        preamble = [[patch.as_message() for patch in patches], list(task.roots)]
+        results: deque[CallResult] = deque()
+        for _ in range(2):
+            run_together([self._session(preamble, self._archive(task), tests, results)])
+            if results and results[-1].status != "infra":
+                break
+        return results[-1]
+
+    def _session(
+        self, preamble: list[Any], archive: int, tests: dict[str, str], results: deque[CallResult]
+    ) -> Coroutine[None]:
+        child = Isolated(self._zygote, Program("", ""), "repository", self._settings, preamble, archive)
+        try:
+            self._zygote.start()
+            results.append((yield from child.ask(tests)))
+            yield from child.close()
+        except StoppedError as stop:
+            results.append(verdict(stop, child.usage))
+        except (ZygoteLostError, LevelError) as fault:
+            self._zygote.stop()
+            results.append(CallResult("infra", None, str(fault)))
+
+    def _archive(self, task: RepositoryTask) -> int:
+        """The base tree packed once, in memory; children read it through a descriptor."""
+        if id(task.files) not in self._packed:
+            descriptor = os.memfd_create("repository")
+            index = json.dumps([[path, len(content)] for path, content in task.files.items()])
+            with open(descriptor, "wb", closefd=False) as file:
+                file.write(index.encode() + b"\n")
+                file.writelines(task.files.values())
+            self._packed[id(task.files)] = descriptor
+        return self._packed[id(task.files)]
+
+
+def _folder_of_pytest() -> str:
+    spec = importlib.util.find_spec("pytest")
+    if spec is None or spec.origin is None:
+        raise SandboxError("repository tasks need pytest in this environment: pip install pytest")
+    return str(Path(spec.origin).parents[1])
+
+
+def _names() -> tuple[str, str]:
+    """Names for a test file and its twin that tell a program nothing; sorted either way by chance."""
+    return f"test_{secrets.token_hex(6)}.py", f"test_{secrets.token_hex(6)}.py"
+
+
+def _count(task: RepositoryTask) -> int:
+    return sum(len(nodes) for nodes in task.expected.values())
+
+
+def _is_protected(path: str, globs: tuple[str, ...]) -> bool:
+    return any(fnmatch.fnmatchcase(path, pattern) for pattern in globs)
+
+
+def _outcomes(phases: list[list[str]]) -> dict[str, str]:
+    """One outcome per test: ``passed`` if its three phases passed, ``failed`` if the call did, else
+    ``odd``."""
+    by_node: dict[str, list[tuple[str, str]]] = {}
+    for node, when, outcome in phases:
+        by_node.setdefault(node, []).append((when, outcome))
+    passed = [("setup", "passed"), ("call", "passed"), ("teardown", "passed")]
+    failed = [("setup", "passed"), ("call", "failed"), ("teardown", "passed")]
+    return {n: "passed" if p == passed else "failed" if p == failed else "odd" for n, p in by_node.items()}
+
+
+def _judged(value: Any, real: str, twin: str, expected: tuple[str, ...]) -> RepositoryVerdict:
+    """Believe a report only if it is complete."""
+    total = len(expected)
+    if not _well_formed(value):
+        return RepositoryVerdict("violation", "malformed report", total=total)
+    status, phases, unreadable = value
+    outcomes = _outcomes(phases)
+    passed = sum(outcomes.get(f"{real}::{node}") == "passed" for node in expected)
+    twins = sum(outcomes.get(f"{twin}::{node}") == "passed" for node in expected)
+    if twins:
+        return RepositoryVerdict("violation", f"{twins} must-fail twins passed", passed, total, twins)
+    whole = set(outcomes) == {f"{file}::{node}" for file in (real, twin) for node in expected}
+    failing_twins = all(outcomes.get(f"{twin}::{node}") == "failed" for node in expected)
+    if passed == total and whole and failing_twins and status == 1 and not unreadable and total:
+        return RepositoryVerdict("pass", "", passed, total)
+    reason = f"{passed} of {total} tests pass, exit status {status}"
+    return RepositoryVerdict(
+        "wrong", reason if passed < total or whole else f"{reason}, report incomplete", passed, total
+    )
+
+
+def _well_formed(value: Any) -> bool:
+    if type(value) is not list or len(value) != 3 or type(value[0]) is not int:
+        return False
+    phases, unreadable = value[1:]
+    if type(phases) is not list or type(unreadable) is not list:
+        return False
+    return all(type(p) is list and len(p) == 3 and all(type(f) is str for f in p) for p in phases)
+
+
+def _worst(verdicts: list[RepositoryVerdict], task: RepositoryTask) -> RepositoryVerdict:
+    """All files must pass; tampering in one file condemns the change."""
+    order = ("infra", "violation", "timeout", "memory", "output", "error", "wrong", "pass")
+    if not verdicts:
+        return RepositoryVerdict("error", "the task has no tests")
+    worst = min(verdicts, key=lambda v: order.index(v.status))
+    passed, twins = sum(v.passed for v in verdicts), sum(v.twins_passed for v in verdicts)
+    return replace(worst, passed=passed, total=_count(task), twins_passed=twins)

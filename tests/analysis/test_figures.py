@@ -1,0 +1,100 @@
+"""Figures: labels that do not collide, looks that stay, awkward sweeps, and well-formed SVG."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analysis.data import read
+from analysis.drawing import Drawing
+from analysis.figures import draw_all
+from analysis.report import build
+from analysis.style import looks, short_names, spread
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@given(st.lists(st.floats(-0.5, 1.5), min_size=1, max_size=12))
+def test_end_labels_keep_their_distance_and_order(wanted: list[float]) -> None:
+    place = spread(wanted)
+    ordered = sorted(place)
+    assert all(b - a >= 0.075 - 1e-9 for a, b in pairwise(ordered))
+    assert max(place) <= 1.0 + 1e-9
+    for i in range(len(wanted)):
+        for j in range(len(wanted)):
+            if wanted[i] < wanted[j]:
+                assert place[i] < place[j]
+
+
+def test_labels_that_have_room_stay_where_they_are() -> None:
+    assert spread([0.1, 0.9, 0.5]) == [0.1, 0.9, 0.5]
+
+
+@given(st.lists(st.text(min_size=1, max_size=90), min_size=1, max_size=8, unique=True))
+def test_short_names_stay_short_and_different(labels: list[str]) -> None:
+    names = short_names(labels)
+    assert all(len(name) <= 24 for name in names.values())
+    assert len(set(names.values())) == len(labels)
+
+
+def test_a_variant_looks_the_same_in_every_figure_and_the_baseline_is_black() -> None:
+    found = looks(["grpo", "rloo", "gagar"], "grpo")
+    assert found["grpo"].colour == "#000000"
+    assert len({look.colour for look in found.values()}) == 3
+    assert len({look.marker for look in found.values()}) == 3
+    many = looks([f"v{i}" for i in range(12)], "v0")
+    assert len({look.colour for look in many.values()}) == 2
+
+
+def draw(path: Path) -> list[Drawing]:
+    (data,) = read(path)
+    return draw_all(build([data], "t")["sweeps"][0], data.curves)
+
+
+def check(drawings: list[Drawing]) -> None:
+    for drawing in drawings:
+        assert drawing.png.startswith(PNG)
+        ET.fromstring(drawing.svg)
+        assert b"<!--" not in drawing.svg
+        assert drawing.alt
+        assert "n = " in drawing.caption or "n differs" in drawing.caption
+
+
+@pytest.mark.parametrize("count", [6, pytest.param(33, marks=pytest.mark.slow)])
+def test_small_multiples_say_what_they_leave_out(
+    count: int, tmp_path: Path, make_sweep: Callable[..., Path]
+) -> None:
+    few = {"steps": 2, "planned_steps": 2, "eval_every": 2}
+    variants = {"v0": few} | {f"{'a very long name of a variant ' * 3}{i}": few for i in range(count - 1)}
+    drawings = draw(make_sweep(tmp_path, variants=variants, seeds=[0], baseline="v0"))
+    assert len(drawings) == 9
+    check(drawings)
+    assert all(("30 of 3" in drawing.caption) == (count > 30) for drawing in drawings)
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_one_point_and_equal_values_can_be_drawn(
+    steps: int, tmp_path: Path, make_sweep: Callable[..., Path]
+) -> None:
+    same = {"steps": steps, "planned_steps": steps, "final_pass": 1.0, "length": 0.0}
+    drawings = draw(make_sweep(tmp_path, variants={"a": same, "b": same}, seeds=[0], baseline="a"))
+    assert {"held_out", "train_pass", "difference_tokens"} <= {drawing.key for drawing in drawings}
+    check(drawings)
+
+
+def test_without_baseline_nothing_is_compared(tmp_path: Path, make_sweep: Callable[..., Path]) -> None:
+    drawings = draw(make_sweep(tmp_path, variants={"a": {}, "b": {}}, seeds=[0]))
+    assert not [drawing.key for drawing in drawings if drawing.key.startswith("difference")]
+
+
+def test_markup_in_names_stays_text(tmp_path: Path, make_sweep: Callable[..., Path]) -> None:
+    nasty = "a --><script>$x^{$ & <b>"
+    drawings = draw(make_sweep(tmp_path, variants={nasty: {}}, seeds=[0]))
+    check(drawings)
+    assert not [d.key for d in drawings if b"<script" in d.svg]
