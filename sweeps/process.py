@@ -16,7 +16,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -53,14 +53,32 @@ def _print_step(line: dict[str, Any]) -> None:
     print(f"step {line['step']}/{line['steps']}  {figures(line)}")
 
 
-def warm() -> None:
-    """Load what every run needs before the first fork, on one thread; but no Polars: it survives no fork."""
+def warm(records: Iterable[Mapping[str, Any]] = ()) -> None:
+    """Load what every run needs before the first fork, on one thread; but no Polars: it survives no fork.
+
+    ``records`` are configurations about to be run: a choice that has a method ``preload`` prepares what its
+    runs share.
+    """
     torch = importlib.import_module("torch")
     torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(
+        True
+    )  # every run does; the first call imports torch's compiler, 0.8 CPU s
     for module in ("experiments.execute", "experiments.progress"):
         importlib.import_module(module)
+    for axis, settings in ((axis, part) for record in records for axis, part in record.items()):
+        if isinstance(settings, Mapping):
+            _preload(axis, settings)
     gc.collect()
     gc.freeze()  # children then share these pages instead of copying them when the collector marks
+
+
+def _preload(axis: str, settings: Mapping[str, Any]) -> None:
+    from experiments.schema import CHOICES
+
+    cls = CHOICES.get(axis, {}).get(str(settings.get("kind")))
+    if cls is not None and hasattr(cls, "preload"):
+        cls(**{name: value for name, value in settings.items() if name != "kind"}).preload()
 
 
 def must_spawn() -> bool:

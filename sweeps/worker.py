@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ def work(folder: str, nonce: str) -> None:
         source=source,
         slots=slots_of(launcher),
         perform=perform,
-        prepare=(lambda: None) if spawn else warm,
+        prepare=(lambda: None) if spawn else partial(warm, _first_config(ledger)),
         stop=_stop_sign(submission),
         spawn=spawn,
         gpus=tuple(g for g in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if g),
@@ -87,6 +88,11 @@ def make_source(ledger: Ledger, submission: Submission, presence: Presence, fact
 
     total = int(submission.intent["trials"])
     return TuningSource(ledger, submission.nonce, presence.name, total, retry=retry, by=facts)
+
+
+def _first_config(ledger: Ledger) -> list[dict[str, Any]]:
+    # variants of a sweep share their suite and policy nearly always, and a miss costs only time
+    return [line["config"] for line in ledger.planned[:1]]
 
 
 def slots_of(launcher: dict[str, Any]) -> int:

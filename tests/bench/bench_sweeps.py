@@ -47,8 +47,8 @@ def plan_of(root: Path, number: int, *words: str) -> Ledger:
 
 def start_of_a_run(root: Path) -> Iterator[Figure]:
     """CPU of worker and child for a job that does nothing, and for the smallest real run, in a warm worker."""
-    warm()
     ledger = plan_of(root / "nothing", 40)
+    warm([ledger.planned[0]["config"]])
     before = time.process_time()
     children = _pull(ledger, lambda job: None)
     total = time.process_time() - before + sum(children)
@@ -59,7 +59,7 @@ def start_of_a_run(root: Path) -> Iterator[Figure]:
     yield (
         "the smallest real run (sandbox, weights, evaluation, records)",
         sum(runs) / len(runs),
-        float("nan"),
+        1.0,
         "CPU s",
     )
 
@@ -118,7 +118,12 @@ def looking(root: Path) -> Iterator[Figure]:
     before_children = os.times()
     subprocess.run([sys.executable, "-m", "sweeps", "--help"], stdout=subprocess.DEVNULL, check=True)
     after = os.times()
-    spent = after.children_user + after.children_system - before_children.children_user - before_children.children_system
+    spent = (
+        after.children_user
+        + after.children_system
+        - before_children.children_user
+        - before_children.children_system
+    )
     yield "--help", spent, 0.4, "CPU s"
 
 
@@ -129,7 +134,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             for what, measured, bound, unit in group(Path(folder)):
                 above |= measured > bound
-                limit = "" if bound != bound else f"  (< {bound:g})"
+                limit = f"  (< {bound:g})"
                 print(f"{what:64s} {measured:8.3f} {unit}{limit}", flush=True)
     return int(above)
 

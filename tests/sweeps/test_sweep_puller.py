@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import sys
 from collections.abc import Callable
@@ -162,8 +163,6 @@ def test_killing_the_puller_loses_only_the_run_in_hand(tmp_path: Path, gate: Gat
 
 def _gone(pid: int) -> bool:
     """Wait for a process that is not our child to end (a pidfd becomes readable then)."""
-    import select
-
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -182,7 +181,10 @@ def test_killing_a_run_loses_only_that_run(tmp_path: Path, gate: Gate) -> None:
         gate.next()
         gate.open()
     victim = gate.next()
+    handle = os.pidfd_open(victim.pid)
     os.kill(victim.pid, signal.SIGKILL)
+    select.select([handle], [], [])  # dead for sure, or it might still take a byte meant for the others
+    os.close(handle)
     gate.open(3)
     output, _ = puller.communicate()
     assert output.endswith("{'ok': 5, 'killed': 1}\n")
