@@ -21,11 +21,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from gagar_core.errors import GagarError
+from gagar_core.errors import GagarError, StoppedError
 from sweeps.jobs import Job, JobResult
 
 _PR_SET_PDEATHSIG = 1
 _REASON_BYTES = 4000
+_STOPPED = 75
+"""Exit code of a run that was asked to stop and left a checkpoint: to be gone on with, not failed."""
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 """Read by numerical libraries when they load: set to 1 before a worker starts."""
 
@@ -137,6 +139,8 @@ def _judge(code: int, reason: str, cpu_s: float, max_rss_mb: float) -> JobResult
         name = signal.Signals(-code).name
         own_fault = -code in (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
         return JobResult("failed" if own_fault else "killed", f"ended by {name}", cpu_s, max_rss_mb)
+    if code == _STOPPED:
+        return JobResult("killed", reason, cpu_s, max_rss_mb)
     return JobResult("failed", reason or f"exit code {code}", cpu_s, max_rss_mb)
 
 
@@ -190,6 +194,10 @@ def run_guarded(job: Job, perform: Perform, writer: int) -> int:
     """Do the job; a failure's traceback goes to the log, its reason to ``writer``. Returns the exit code."""
     try:
         perform(job)
+    except StoppedError as err:
+        print(err)
+        _tell(writer, err)
+        return _STOPPED
     except GagarError as err:
         print(f"{type(err).__name__}: {err}", file=sys.stderr)
         return _tell(writer, err)

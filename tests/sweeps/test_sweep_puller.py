@@ -16,6 +16,7 @@ from gates import Gate
 from plans import begun, finish, recorder, write_plan
 
 from experiments.liveness import start_ticks
+from gagar_core.errors import StoppedError
 from gagar_core.records import read_json
 from sweeps.jobs import Job
 from sweeps.ledger import Ledger
@@ -47,6 +48,10 @@ def boom() -> None:
     raise ValueError("no such luck")
 
 
+def stopped() -> None:
+    raise StoppedError("after step 3")
+
+
 def test_everything_is_done_once_artifacts_first(tmp_path: Path) -> None:
     ledger = write_plan(tmp_path)
     log = tmp_path / "begun"
@@ -72,6 +77,7 @@ def test_everything_is_done_once_artifacts_first(tmp_path: Path) -> None:
         (lambda: os.kill(os.getpid(), signal.SIGKILL), "killed", "ended by SIGKILL"),
         (lambda: os.kill(os.getpid(), signal.SIGSEGV), "failed", "ended by SIGSEGV"),
         (lambda: sys.exit("bye"), "failed", "SystemExit: bye"),
+        (stopped, "killed", "StoppedError: after step 3"),
     ],
 )
 def test_one_bad_end_is_recorded_and_the_others_go_on(
