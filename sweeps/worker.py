@@ -27,6 +27,12 @@ from sweeps.puller import Puller, cores
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2)
 """End of an allocation (USR2, TERM) or a user at the keyboard: stop, and say so in the attempts."""
 
+_LOCAL_GRACE_S = 20.0
+"""For a run's last step and its checkpoint when a local sweep is cancelled."""
+
+_MARGIN_S = 5.0
+"""Of the warning before a time limit, kept for the exit files."""
+
 
 class Presence:
     """A worker's file in its submission: who it is, touched while it lives, closed when it ends."""
@@ -70,6 +76,7 @@ def work(folder: str, nonce: str) -> None:
         spawn=spawn,
         gpus=tuple(g for g in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if g),
         beat=presence.beat,
+        grace_s=launcher["warn_s"] - _MARGIN_S if launcher["kind"] == "slurm" else _LOCAL_GRACE_S,
         say=lambda text: print(time.strftime("%H:%M:%S"), text, flush=True),
     )
     try:
