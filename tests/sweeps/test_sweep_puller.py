@@ -23,6 +23,7 @@ from sweeps.ledger import Ledger
 from sweeps.plan_source import MAX_LOST, PlanSource
 from sweeps.puller import Puller
 from sweeps.status import status_of
+from sweeps.submit import missing
 
 
 def pull(
@@ -144,6 +145,8 @@ def test_runs_whose_artifact_failed_are_blocked_and_say_so(tmp_path: Path) -> No
     rows = status_of(ledger).runs
     assert [row.state for row in rows] == ["blocked", "blocked", "done", "done"]
     assert bad in rows[0].look.evidence
+    assert missing(status_of(ledger)) == []
+    assert len(missing(status_of(ledger), ["failed"])) == 2
     assert pull(ledger, "b", finish, retry=("failed",)) == {"ok": 3}
 
 
