@@ -46,6 +46,10 @@ def execute(folder: Path, attempt: int, progress: Progress = lambda line: None) 
         outcome = Loop(config, live, Attempt(folder, attempt), run.run_id).run(progress)
     finally:
         live.close()
+    newer = [number for number in run.attempts() if number > attempt]
+    if newer:
+        msg = f"attempt {newer[-1]} of {run.run_id} was begun meanwhile; the result of attempt {attempt} is dropped"
+        raise StoppedError(msg)
     result = outcome | {"attempt": attempt, "run_id": run.run_id}
     publish_once(folder / "result.json", to_json(result))
     return result
