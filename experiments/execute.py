@@ -48,7 +48,7 @@ def execute(folder: Path, attempt: int, progress: Progress = lambda line: None) 
         live.close()
     newer = [number for number in run.attempts() if number > attempt]
     if newer:
-        msg = f"attempt {newer[-1]} of {run.run_id} was begun meanwhile; the result of attempt {attempt} is dropped"
+        msg = f"attempt {newer[-1]} of {run.run_id} was begun meanwhile; that of attempt {attempt} is dropped"
         raise StoppedError(msg)
     result = outcome | {"attempt": attempt, "run_id": run.run_id}
     publish_once(folder / "result.json", to_json(result))

@@ -275,6 +275,6 @@ def test_an_attempt_that_was_replaced_meanwhile_publishes_nothing(finished: Path
     folder = create_run_folder(config(shared_root, "algorithm=gagar", "name=replaced"))
     first = claim(folder)
     claim(folder)  # someone took this run for dead and began again
-    with pytest.raises(StoppedError, match="attempt 2 of .* was begun meanwhile"):
+    with pytest.raises(StoppedError, match=r"attempt 2 of .* was begun meanwhile"):
         execute(folder, first.number)
     assert not (folder / "result.json").exists()

@@ -45,10 +45,7 @@ def test_the_main_comparison_has_the_planned_arms() -> None:
     assert {line["config"]["loss"]["kind"] for line in runs} == {"token_mean"}
     assert plan.head["baseline"] == "dr_grpo"
     assert plan.head["hypotheses"][0]["against"] == "dr_grpo"
-<<<<<<< HEAD
     assert plan.head["hypotheses"][3]["variant"] == "grpo"
-=======
->>>>>>> sweeps
     assert plan.head["hypotheses"][3]["against"] == "grpo sampling=keep_all"
 
 
