@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from analysis.drawing import Drawing, prefix_ids
 from analysis.metrics import METRICS, PHASES
+from analysis.plots.drawing import Drawing, prefix_ids
 from analysis.text import format_number, format_value, interval_text
 
 _TEMPLATES = Path(__file__).parent / "templates"

@@ -4,7 +4,7 @@ HTML, Markdown and figures render this tree and nothing else, so what a reader s
 
     schema_version, title, metrics {key: label, unit, better, formula}
     sweeps [name, question, baseline, plan_digest, n_planned, n_found, n_finished, sandbox, runs, variants,
-            verdicts, comparisons, tasks, curves, cost, warnings]
+            verdicts, comparisons, tasks, curves, length, stability, cost, warnings]
 
 A *number* is an object: value, unit, n_used, n_planned, sd, interval {low, high, level, method} or null, why
 (the reason for a missing value or interval), policy (for dead runs), step, runs (the ids it came from).
@@ -20,16 +20,18 @@ from analysis.cautions import sandbox_levels, warnings_of
 from analysis.comparisons import holm
 from analysis.data import SweepData
 from analysis.endpoints import FINISHED_ONLY
+from analysis.length_section import length_section
 from analysis.metrics import METRICS, PHASES
 from analysis.numbers import mean_number, rounded
 from analysis.series import CURVES, summarise
+from analysis.stability_section import stability_section
 from analysis.study import FINISHED, NOT_STARTED, Run
 from analysis.tasks import task_section
 from analysis.verdicts import compared, declared_pairs, verdicts
 from gagar_core import records
 from gagar_core.errors import RecordsError
 
-REPORT_VERSION = 1
+REPORT_VERSION = 2
 """Version of ``report.json``; a change of meaning raises it."""
 
 
@@ -79,6 +81,8 @@ def _sweep(data: SweepData) -> dict[str, Any]:
         "comparisons": _comparisons(data),
         "tasks": task_section(data),
         "curves": _curves(data),
+        "length": length_section(data),
+        "stability": stability_section(data),
         "cost": _cost(data),
         "warnings": warnings_of(data, judged),
     }

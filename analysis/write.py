@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from analysis.data import SweepData
-from analysis.drawing import Drawing
-from analysis.figures import draw_all
 from analysis.page import render
+from analysis.plots.drawing import Drawing
+from analysis.plots.figures import draw_all
 from analysis.report import build
 from gagar_core import records
 from gagar_core.errors import RecordsError

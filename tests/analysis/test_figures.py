@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.data import read
-from analysis.drawing import Drawing
-from analysis.figures import draw_all
+from analysis.plots.drawing import Drawing
+from analysis.plots.figures import draw_all
+from analysis.plots.style import looks, short_names, spread
 from analysis.report import build
-from analysis.style import looks, short_names, spread
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

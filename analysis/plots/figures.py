@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from analysis.curves import Curve
-from analysis.drawing import Drawing, Section, capital, finish, n_words, say, shown_words
 from analysis.metrics import METRICS
-from analysis.panels import curve_figure
-from analysis.style import MAX_SHOWN, Look, in_style, looks, new_figure
+from analysis.plots.drawing import Drawing, Section, capital, finish, n_words, say, shown_words
+from analysis.plots.panels import curve_figure
+from analysis.plots.style import MAX_SHOWN, Look, in_style, looks, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
