@@ -4,7 +4,8 @@ HTML, Markdown and figures render this tree and nothing else, so what a reader s
 
     schema_version, title, metrics {key: label, unit, better, formula}
     sweeps [name, question, baseline, plan_digest, n_planned, n_found, n_finished, sandbox, runs, variants,
-            verdicts, comparisons, tasks, curves, length, stability, cost, warnings]
+            verdicts, comparisons, tasks, curves, length, stability, learning, factors, cost,
+            warnings]
 
 A *number* is an object: value, unit, n_used, n_planned, sd, interval {low, high, level, method} or null, why
 (the reason for a missing value or interval), policy (for dead runs), step, runs (the ids it came from).
@@ -18,10 +19,12 @@ from typing import Any
 
 from analysis.cautions import sandbox_levels, warnings_of
 from analysis.comparisons import holm
+from analysis.cost import cost_section
 from analysis.data import SweepData
-from analysis.endpoints import FINISHED_ONLY
+from analysis.factors import factor_section
+from analysis.learning import learning_section
 from analysis.length_section import length_section
-from analysis.metrics import METRICS, PHASES
+from analysis.metrics import METRICS
 from analysis.numbers import mean_number, rounded
 from analysis.series import CURVES, summarise
 from analysis.stability_section import stability_section
@@ -83,7 +86,9 @@ def _sweep(data: SweepData) -> dict[str, Any]:
         "curves": _curves(data),
         "length": length_section(data),
         "stability": stability_section(data),
-        "cost": _cost(data),
+        "learning": learning_section(data),
+        "factors": factor_section(data),
+        "cost": cost_section(data),
         "warnings": warnings_of(data, judged),
     }
 
@@ -160,22 +165,3 @@ def _curves(data: SweepData) -> dict[str, Any]:
             per_variant[label] = summarise(data.curves[key].select(ids))
         result[key] = per_variant
     return result
-
-
-def _cost(data: SweepData) -> list[dict[str, Any]]:
-    """CPU seconds per run and phase, mean over the finished runs of each variant."""
-    rows = []
-    for label in data.sweep.variants:
-        done = [run.run_id for run in data.sweep.runs_of(label) if run.status == FINISHED]
-        phases = {
-            column: mean_number(
-                {i: data.seconds[i][column] for i in done if column in data.seconds.get(i, {})},
-                unit="CPU s per run",
-                n_planned=len(data.sweep.planned.get(label, ())),
-                policy=FINISHED_ONLY,
-                step=None,
-            )
-            for column in PHASES
-        }
-        rows.append({"label": label, "phases": phases})
-    return rows

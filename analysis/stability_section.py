@@ -9,6 +9,7 @@ import numpy as np
 
 from analysis.data import SweepData
 from analysis.details import RunDetails
+from analysis.learning import signal_curves
 from analysis.members import Members
 from analysis.metrics import EVALS, METRICS, TRAINING
 from analysis.numbers import interval_object
@@ -28,6 +29,7 @@ def stability_section(data: SweepData) -> dict[str, Any]:
         "kinds": EVENTS,
         "variants": [_variant(data, label) for label in data.sweep.variants],
         "events": _events(data),
+        "signals": signal_curves(data, STRIP),
     }
 
 
