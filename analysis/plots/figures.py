@@ -14,6 +14,7 @@ from analysis.plots.lengths import length_curves, pareto, ridges
 from analysis.plots.panels import curve_figure
 from analysis.plots.steadiness import grader_drift, strip
 from analysis.plots.style import MAX_SHOWN, Look, in_style, looks, new_figure
+from analysis.plots.tuning import tuning
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -162,6 +163,7 @@ FIGURES: dict[str, Draw] = {
     "tornado": _plain(tornado),
     "two_factor": _plain(two_factor),
     "grader_drift": _plain(grader_drift),
+    "tuning": _plain(tuning),
     **{key: _curve(key, title) for key, title in CURVE_FIGURES.items()},
 }
 """Id of a figure -> how it is drawn; the order is that of the page."""

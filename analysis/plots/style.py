@@ -168,7 +168,7 @@ def label_ends(axes: Axes, ends: Sequence[tuple[float, float, str, str]]) -> Non
         return
     low, high = axes.get_ylim()
     scale = axes.get_yscale()
-    tall = axes.get_position().height * axes.figure.get_figheight()
+    tall = axes.bbox.height / axes.figure.dpi
     gap = max(0.075, min(0.115 / tall, 1.0 / len(ends)))
     place = spread([_unit(y, low, high, scale) for _, y, _, _ in ends], gap)
     for (_, y, text, colour), where in zip(ends, place, strict=True):
