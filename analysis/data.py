@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.curves import Curve, evaluation_curves, phase_seconds, task_outcomes, training_curves
+from analysis.details import RunDetails, read_details
 from analysis.endpoints import Endpoint, choose_endpoint
 from analysis.frames import Gap, Tables, open_tables
 from analysis.metrics import BASE_CURVE, PHASES, TRAIN_WINDOW, TRAINING, Metric
 from analysis.statistics import exact_mean
+from analysis.step_signals import Signals, read_signals
 from analysis.study import Run, Sweep, load_sweeps, require_readable
 from gagar_core.errors import RecordsError
 
@@ -34,6 +36,8 @@ class SweepData:
     gaps: list[Gap]
     nonfinite: dict[str, dict[str, int]]
     unknown: Mapping[str, Sequence[str]]
+    signals: Mapping[str, Signals]
+    details: Mapping[str, RunDetails]
 
     def shared_endpoint(self, metric: Metric, one: str, other: str) -> Endpoint:
         """Where two variants are compared: the same step for both, chosen from the two alone."""
@@ -86,20 +90,24 @@ def read_tables(sweep: Sweep, tables: Tables) -> SweepData:
     """Read the opened tables of a sweep."""
     outcomes = task_outcomes(tables)
     curves = evaluation_curves(tables, outcomes) | training_curves(tables)
+    ends = {
+        (label, source): choose_endpoint(curves[base], sweep.runs_of(label))
+        for label in sweep.variants
+        for source, base in BASE_CURVE.items()
+    }
+    signals = read_signals(tables)
     return SweepData(
         sweep=sweep,
         curves=curves,
         outcomes=outcomes,
         seconds=phase_seconds(tables, PHASES),
         last_steps=_last_steps(curves[BASE_CURVE[TRAINING]]),
-        ends={
-            (label, source): choose_endpoint(curves[base], sweep.runs_of(label))
-            for label in sweep.variants
-            for source, base in BASE_CURVE.items()
-        },
+        ends=ends,
         gaps=tables.gaps(),
         nonfinite=tables.count_nonfinite(),
         unknown=tables.unknown,
+        signals=signals,
+        details={run.run_id: read_details(run, curves, ends, signals.get(run.run_id)) for run in tables.runs},
     )
 
 

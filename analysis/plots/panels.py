@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.curves import Curve
-from analysis.drawing import Drawing, Section, capital, finish, n_words, shown_words
 from analysis.metrics import METRICS, Metric
+from analysis.plots.drawing import Drawing, Section, capital, finish, n_words, shown_words
+from analysis.plots.style import HEIGHT, MAX_SHOWN, MAX_TOGETHER, Look, label_ends, new_figure, short_names
 from analysis.series import decimated
 from analysis.statistics import Floats
 from analysis.study import DEAD
-from analysis.style import HEIGHT, MAX_SHOWN, MAX_TOGETHER, Look, label_ends, new_figure, short_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
