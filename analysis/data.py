@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.curves import Curve, evaluation_curves, phase_seconds, task_outcomes, training_curves
-from analysis.details import RunDetails, read_details
+from analysis.details import RunDetails, held_out_medians, read_details
 from analysis.endpoints import Endpoint, choose_endpoint
 from analysis.frames import Gap, Tables, open_tables
 from analysis.metrics import BASE_CURVE, PHASES, TRAIN_WINDOW, TRAINING, Metric
@@ -95,7 +95,7 @@ def read_tables(sweep: Sweep, tables: Tables) -> SweepData:
         for label in sweep.variants
         for source, base in BASE_CURVE.items()
     }
-    signals = read_signals(tables)
+    signals, medians = read_signals(tables), held_out_medians(tables, ends)
     return SweepData(
         sweep=sweep,
         curves=curves,
@@ -107,7 +107,10 @@ def read_tables(sweep: Sweep, tables: Tables) -> SweepData:
         nonfinite=tables.count_nonfinite(),
         unknown=tables.unknown,
         signals=signals,
-        details={run.run_id: read_details(run, curves, ends, signals.get(run.run_id)) for run in tables.runs},
+        details={
+            run.run_id: read_details(run, curves, ends, signals.get(run.run_id), medians.get(run.run_id))
+            for run in tables.runs
+        },
     )
 
 
