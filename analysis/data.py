@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,9 @@ from gagar_core.errors import RecordsError
 
 if TYPE_CHECKING:
     import polars as pl
+
+READERS = 2
+"""Runs that are read at the same time."""
 
 
 @dataclass(frozen=True)
@@ -107,11 +111,24 @@ def read_tables(sweep: Sweep, tables: Tables) -> SweepData:
         nonfinite=tables.count_nonfinite(),
         unknown=tables.unknown,
         signals=signals,
-        details={
-            run.run_id: read_details(run, curves, ends, signals.get(run.run_id), medians.get(run.run_id))
-            for run in tables.runs
-        },
+        details=_details(tables.runs, curves, ends, signals, medians),
     )
+
+
+def _details(
+    runs: Sequence[Run],
+    curves: Mapping[str, Curve],
+    ends: Mapping[tuple[str, str], Endpoint],
+    signals: Mapping[str, Signals],
+    medians: Mapping[str, float],
+) -> dict[str, RunDetails]:
+    """run_id -> its details; runs are read two at a time, since Polars and NumPy let go of the interpreter."""
+
+    def one(run: Run) -> RunDetails:
+        return read_details(run, curves, ends, signals.get(run.run_id), medians.get(run.run_id))
+
+    with ThreadPoolExecutor(READERS) as pool:
+        return dict(zip((run.run_id for run in runs), pool.map(one, runs), strict=True))
 
 
 def _last_steps(curve: Curve) -> dict[str, int]:
