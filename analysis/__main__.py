@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from gagar_core.errors import GagarError
 
@@ -90,13 +91,7 @@ def parser() -> argparse.ArgumentParser:
     plot.add_argument("--out", type=Path, metavar="DIR", help="where to write (default: PATH/report/figures)")
     plot.set_defaults(run=_plot)
 
-    explain = commands.add_parser(
-        "explain", help="runs and formula behind a figure or a number", description=_EXPLAIN_HELP,
-        formatter_class=raw,
-    )  # fmt: skip
-    explain.add_argument("id", metavar="ID", help="a figure, metric, stability measure or event")
-    explain.add_argument("path", type=Path, metavar="PATH", help="a root, sweep, run or report.json")
-    explain.set_defaults(run=_explain)
+    _add_explain(commands)
 
     table = command("table", "print part of a report", _TABLE_HELP)
     table.add_argument(
@@ -123,6 +118,16 @@ def parser() -> argparse.ArgumentParser:
     calibrate.add_argument("--json", action="store_true", help="print JSON")
     calibrate.set_defaults(run=_calibrate)
     return top
+
+
+def _add_explain(commands: Any) -> None:
+    explain = commands.add_parser(
+        "explain", help="runs and formula behind a figure or a number", description=_EXPLAIN_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    explain.add_argument("id", metavar="ID", help="a figure, metric, stability measure or event")
+    explain.add_argument("path", type=Path, metavar="PATH", help="a root, sweep, run or report.json")
+    explain.set_defaults(run=_explain)
 
 
 def _report(options: argparse.Namespace) -> int:

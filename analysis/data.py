@@ -122,7 +122,7 @@ def _details(
     signals: Mapping[str, Signals],
     medians: Mapping[str, float],
 ) -> dict[str, RunDetails]:
-    """run_id -> its details; runs are read two at a time, since Polars and NumPy let go of the interpreter."""
+    """run_id -> its details; two runs at a time, since Polars and NumPy let go of the interpreter."""
 
     def one(run: Run) -> RunDetails:
         return read_details(run, curves, ends, signals.get(run.run_id), medians.get(run.run_id))
