@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +110,11 @@ def parser() -> argparse.ArgumentParser:
     )
     table.set_defaults(run=_table)
 
+    _add_calibrate(command)
+    return top
+
+
+def _add_calibrate(command: Callable[[str, str, str], argparse.ArgumentParser]) -> None:
     calibrate = command("calibrate", "false-positive rate and power on your own runs", _CALIBRATE_HELP)
     calibrate.add_argument(
         "--metric", action="append", default=[], metavar="KEY", help="default: held_out_pass, tokens"
@@ -117,7 +122,6 @@ def parser() -> argparse.ArgumentParser:
     calibrate.add_argument("--trials", type=int, default=2000, metavar="N", help="per rate (default 2000)")
     calibrate.add_argument("--json", action="store_true", help="print JSON")
     calibrate.set_defaults(run=_calibrate)
-    return top
 
 
 def _add_explain(commands: Any) -> None:
