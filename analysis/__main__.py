@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from gagar_core.errors import GagarError
 
@@ -90,13 +91,7 @@ def parser() -> argparse.ArgumentParser:
     plot.add_argument("--out", type=Path, metavar="DIR", help="where to write (default: PATH/report/figures)")
     plot.set_defaults(run=_plot)
 
-    explain = commands.add_parser(
-        "explain", help="runs and formula behind a figure or a number", description=_EXPLAIN_HELP,
-        formatter_class=raw,
-    )  # fmt: skip
-    explain.add_argument("id", metavar="ID", help="a figure, metric, stability measure or event")
-    explain.add_argument("path", type=Path, metavar="PATH", help="a root, sweep, run or report.json")
-    explain.set_defaults(run=_explain)
+    _add_explain(commands)
 
     table = command("table", "print part of a report", _TABLE_HELP)
     table.add_argument(
@@ -115,6 +110,11 @@ def parser() -> argparse.ArgumentParser:
     )
     table.set_defaults(run=_table)
 
+    _add_calibrate(command)
+    return top
+
+
+def _add_calibrate(command: Callable[[str, str, str], argparse.ArgumentParser]) -> None:
     calibrate = command("calibrate", "false-positive rate and power on your own runs", _CALIBRATE_HELP)
     calibrate.add_argument(
         "--metric", action="append", default=[], metavar="KEY", help="default: held_out_pass, tokens"
@@ -122,7 +122,16 @@ def parser() -> argparse.ArgumentParser:
     calibrate.add_argument("--trials", type=int, default=2000, metavar="N", help="per rate (default 2000)")
     calibrate.add_argument("--json", action="store_true", help="print JSON")
     calibrate.set_defaults(run=_calibrate)
-    return top
+
+
+def _add_explain(commands: Any) -> None:
+    explain = commands.add_parser(
+        "explain", help="runs and formula behind a figure or a number", description=_EXPLAIN_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    explain.add_argument("id", metavar="ID", help="a figure, metric, stability measure or event")
+    explain.add_argument("path", type=Path, metavar="PATH", help="a root, sweep, run or report.json")
+    explain.set_defaults(run=_explain)
 
 
 def _report(options: argparse.Namespace) -> int:

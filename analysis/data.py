@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.curves import Curve, evaluation_curves, phase_seconds, task_outcomes, training_curves
-from analysis.details import RunDetails, read_details
+from analysis.details import RunDetails, held_out_medians, read_details
 from analysis.endpoints import Endpoint, choose_endpoint
 from analysis.frames import Gap, Tables, open_tables
 from analysis.metrics import BASE_CURVE, PHASES, TRAIN_WINDOW, TRAINING, Metric
@@ -21,6 +22,9 @@ from gagar_core.errors import RecordsError
 
 if TYPE_CHECKING:
     import polars as pl
+
+READERS = 2
+"""Runs that are read at the same time."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,7 @@ def read_tables(sweep: Sweep, tables: Tables) -> SweepData:
         for label in sweep.variants
         for source, base in BASE_CURVE.items()
     }
-    signals = read_signals(tables)
+    signals, medians = read_signals(tables), held_out_medians(tables, ends)
     return SweepData(
         sweep=sweep,
         curves=curves,
@@ -107,8 +111,24 @@ def read_tables(sweep: Sweep, tables: Tables) -> SweepData:
         nonfinite=tables.count_nonfinite(),
         unknown=tables.unknown,
         signals=signals,
-        details={run.run_id: read_details(run, curves, ends, signals.get(run.run_id)) for run in tables.runs},
+        details=_details(tables.runs, curves, ends, signals, medians),
     )
+
+
+def _details(
+    runs: Sequence[Run],
+    curves: Mapping[str, Curve],
+    ends: Mapping[tuple[str, str], Endpoint],
+    signals: Mapping[str, Signals],
+    medians: Mapping[str, float],
+) -> dict[str, RunDetails]:
+    """run_id -> its details; two runs at a time, since Polars and NumPy let go of the interpreter."""
+
+    def one(run: Run) -> RunDetails:
+        return read_details(run, curves, ends, signals.get(run.run_id), medians.get(run.run_id))
+
+    with ThreadPoolExecutor(READERS) as pool:
+        return dict(zip((run.run_id for run in runs), pool.map(one, runs), strict=True))
 
 
 def _last_steps(curve: Curve) -> dict[str, int]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from analysis.curves import Curve
 from analysis.endpoints import Endpoint
+from analysis.frames import Tables
 from analysis.grader_drift import Drift, drift
 from analysis.metrics import EVALS, TRAINING
 from analysis.rows import Rows, read_rows
@@ -37,7 +38,11 @@ class RunDetails:
 
 
 def read_details(
-    run: Run, curves: Mapping[str, Curve], ends: Mapping[tuple[str, str], Endpoint], signals: Signals | None
+    run: Run,
+    curves: Mapping[str, Curve],
+    ends: Mapping[tuple[str, str], Endpoint],
+    signals: Signals | None,
+    median_tokens: float | None,
 ) -> RunDetails:
     """Read and summarise a run. One that counts in its variant is read off where its variant is."""
     training, evaluated = (_end(ends[run.variant, source], run) for source in (TRAINING, EVALS))
@@ -54,7 +59,7 @@ def read_details(
         lengths=run_lengths(rows, training, loss),
         stability=stability,
         drift=drift(_gold(run)),
-        held_out_tokens=_median_tokens(run, evaluated),
+        held_out_tokens=median_tokens,
     )
 
 
@@ -81,16 +86,24 @@ def _gold(run: Run) -> pl.DataFrame:
     """Judgements of the gold set; no rows if the run has none."""
     import polars as pl
 
+    if not (run.path / "grades").is_dir():
+        return pl.DataFrame()
     columns = ["step", "group_id", "sample_idx", "rank", "gold_rank", "parse_ok", "order_seed"]
     return records.scan(run.path, "grades").filter(pl.col("is_gold")).select(columns).collect()
 
 
-def _median_tokens(run: Run, step: int | None) -> float | None:
+def held_out_medians(tables: Tables, ends: Mapping[tuple[str, str], Endpoint]) -> dict[str, float]:
+    """run_id -> median of generated tokens in the held-out evaluation at its variant's endpoint."""
     import polars as pl
 
-    held = records.scan(run.path, "evals").filter(
-        (pl.col("split") == "held_out") & pl.col("valid").fill_null(True)
+    wanted = [(i, end.step) for (_, source), end in ends.items() if source == EVALS for i in end.run_ids]
+    at = pl.LazyFrame(wanted, schema={"run_id": pl.String, "step": pl.Int32}, orient="row")
+    found = (
+        tables.scan("evals")
+        .filter((pl.col("split") == "held_out") & pl.col("valid").fill_null(True))
+        .join(at, on=["run_id", "step"], how="semi")
+        .group_by("run_id")
+        .agg(pl.col("gen_tokens").cast(pl.Float64).median())
+        .collect()
     )
-    chosen = held.filter(pl.col("step") == step) if step is not None else held.tail(0)
-    value = chosen.select(pl.col("gen_tokens").cast(pl.Float64).median()).collect().item()
-    return None if value is None else float(value)
+    return {run_id: value for run_id, value in found.iter_rows() if value is not None}

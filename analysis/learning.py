@@ -66,9 +66,12 @@ def costs_at(signals: Signals | None, steps: Any, start: float = 0.0) -> dict[st
     position = np.searchsorted(done, at, side="right") - 1
     cpu = np.append(0.0, np.cumsum(np.nan_to_num(total_cpu(signals)))) + start
     tokens = np.append(0.0, cumulative(signals, "gen_tokens"))
-    # a step without any recorded phase makes the sum a lower bound: better no number
-    known = np.isfinite(total_cpu(signals)).all()
-    return {"tokens": tokens[position], "cpu_s": cpu[position] if known else np.full(at.size, np.nan)}
+    # a step without a record makes a sum a lower bound: better no number
+    nothing = np.full(at.size, np.nan)
+    return {
+        "tokens": tokens[position] if np.isfinite(signals["gen_tokens"]).all() else nothing,
+        "cpu_s": cpu[position] if np.isfinite(total_cpu(signals)).all() else nothing,
+    }
 
 
 def _column_means(table: Floats) -> list[float | None]:

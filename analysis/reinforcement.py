@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from analysis.rows import group_means
 from analysis.statistics import Floats
 from gagar_core.errors import InputError, check_choice, gather
 
@@ -78,25 +78,39 @@ def length_push(lengths: ArrayLike, advantages: ArrayLike, groups: ArrayLike) ->
     are advantages for the correlations; the shift uses them as they enter the loss. Ranks for Spearman are
     taken inside each group, ties averaged. Rows with a NaN are left out.
     """
-    length, advantage = np.asarray(lengths, dtype=np.float64), np.asarray(advantages, dtype=np.float64)
-    group = np.asarray(groups)
-    keep = np.isfinite(length) & np.isfinite(advantage)
-    length, advantage, group = length[keep], advantage[keep], group[keep]
+    (push,) = length_pushes(lengths, [advantages], groups)
+    return push
+
+
+def length_pushes(lengths: ArrayLike, advantages: Sequence[ArrayLike], groups: ArrayLike) -> list[Push]:
+    """``length_push`` of several advantages of the same rows; a row counts if it has them all."""
+    columns = np.stack([np.asarray(a, dtype=np.float64) for a in (lengths, *advantages)])
+    keep = np.isfinite(columns).all(axis=0)
+    length, *others = columns[:, keep]
     if length.size == 0:
-        return Push(0, 0, None, None, None)
-    centred = length - group_means(length, group)
+        return [Push(0, 0, None, None, None) for _ in others]
+    _, codes = np.unique(np.asarray(groups)[keep], return_inverse=True)
+    centred, ranks = _centre(length, codes), _centre(ranks_within(length, codes), codes)
+    return [_push(centred, ranks, advantage, codes) for advantage in others]
+
+
+def _push(centred: Floats, ranks: Floats, advantage: Floats, codes: NDArray[np.int64]) -> Push:
     mass, moved = float(np.abs(advantage).sum()), float(advantage @ centred)
     # equal advantages within groups push nowhere; what is left of the sum is rounding
     if abs(moved) <= 1e-12 * float(np.abs(advantage) @ np.abs(centred)):
         moved = 0.0
-    ranks = ranks_within(length, group), ranks_within(advantage, group)
     return Push(
-        n=int(length.size),
-        groups=int(np.unique(group).size),
-        pearson=_correlation(centred, advantage - group_means(advantage, group)),
-        spearman=_correlation(*(r - group_means(r, group) for r in ranks)),
+        n=int(centred.size),
+        groups=int(codes.max()) + 1,
+        pearson=_correlation(centred, _centre(advantage, codes)),
+        spearman=_correlation(ranks, _centre(ranks_within(advantage, codes), codes)),
         shift=moved / mass if mass > 0 else None,
     )
+
+
+def _centre(values: Floats, codes: NDArray[np.int64]) -> Floats:
+    """Values minus their group's mean."""
+    return np.asarray(values - (np.bincount(codes, values) / np.bincount(codes))[codes])
 
 
 def _correlation(x: Floats, y: Floats) -> float | None:
@@ -108,8 +122,12 @@ def _correlation(x: Floats, y: Floats) -> float | None:
 
 def ranks_within(values: Floats, groups: NDArray[np.generic] | Floats) -> Floats:
     """Average ranks (1 = smallest) of each value inside its group."""
-    order = np.lexsort((values, groups))
-    v, g = values[order], groups[order]
+    _, codes = np.unique(groups, return_inverse=True)
+    # ties share a rank, so only the second sort must be stable; on 16-bit keys it is a radix sort
+    by_value = np.argsort(values)
+    small = codes.astype(np.int16) if codes.size and codes.max() < 2**15 else codes
+    order = by_value[np.argsort(small[by_value], kind="stable")]
+    v, g = values[order], codes[order]
     first = np.append(True, (v[1:] != v[:-1]) | (g[1:] != g[:-1]))
     start_of_tie = np.flatnonzero(first)
     sizes = np.diff(np.append(start_of_tie, v.size))

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.length import MIN_TAIL, QUANTILES
-from analysis.reinforcement import by_length, length_push, mix_shift, token_weights
+from analysis.reinforcement import by_length, length_pushes, mix_shift, token_weights
 from analysis.rows import SIZES, Bools, Rows
 from analysis.statistics import Floats
 from analysis.trend import fit_line
@@ -62,14 +62,13 @@ def run_lengths(rows: Rows, end: int | None, loss: str) -> RunLengths:
     window = rows.take(rows.done > last - BUCKET)
     growth = growth_curves(rows)
     values = levels(window) | tail(window) | slopes(growth) | mix(rows, last) | reinforced(rows)
-    trained = rows.take(rows.flags["kept"])
     return RunLengths(
         values=values,
         growth=growth,
         difficulty=_difficulty(window),
         causes=causes(window),
         quarters=quality_quarters(window),
-        tenths=_tenths(trained, loss),
+        tenths=_tenths(rows, loss),
         histogram=histogram(rows, last),
     )
 
@@ -200,10 +199,12 @@ def reinforced(rows: Rows) -> dict[str, float]:
     found: dict[str, float] = {}
     # group ids are unique within a run, so all steps can be pooled
     for split, inside in (("all", rows.flags["kept"]), ("passing", rows.flags["kept"] & rows.passed)):
-        for kind in ("used", "base"):
-            push = length_push(
-                rows["gen_tokens"][inside], rows[f"adv_{kind}"][inside], rows["group_id"][inside]
-            )
+        pushes = length_pushes(
+            rows["gen_tokens"][inside],
+            [rows["adv_used"][inside], rows["adv_base"][inside]],
+            rows["group_id"][inside],
+        )
+        for kind, push in zip(("used", "base"), pushes, strict=True):
             for name in ("pearson", "spearman", "shift"):
                 value = getattr(push, name)
                 if value is not None:
@@ -232,12 +233,14 @@ def quality_quarters(rows: Rows) -> list[dict[str, float | int | None]]:
 
 def _tenths(rows: Rows, loss: str) -> list[dict[str, float | int | None]]:
     """Loss weight of one token by tenth of length, relative to the mean over trajectories."""
+    kept = rows.flags["kept"]
+    length = rows["gen_tokens"][kept]
     try:
-        weights = token_weights(rows["gen_tokens"], rows["adv_used"], rows["group_id"], loss)
+        weights = token_weights(length, rows["adv_used"][kept], rows["group_id"][kept], loss)
     except InputError:
         return []
     mean = float(np.nanmean(weights)) if np.isfinite(weights).any() else 0.0
-    return by_length(rows["gen_tokens"], weights / mean, TENTHS) if mean > 0 else []
+    return by_length(length, weights / mean, TENTHS) if mean > 0 else []
 
 
 def _difficulty(rows: Rows) -> dict[float, tuple[int, float]]:

@@ -90,22 +90,24 @@ def spikes(values: ArrayLike) -> list[int]:
     z = (x - median) / max(1.4826 MAD, .05 median) > 6, with at least 10 earlier values.
     """
     y = np.asarray(values, dtype=np.float64)
-    early = [
-        i for i in range(SPIKE_MIN, min(SPIKE_WINDOW, y.size)) if _stands_out(y[None, :i], y[i : i + 1])[0]
-    ]
-    if y.size <= SPIKE_WINDOW:
-        return early
-    windows = np.lib.stride_tricks.sliding_window_view(y, SPIKE_WINDOW)[:-1]
-    late = np.flatnonzero(_stands_out(windows, y[SPIKE_WINDOW:])) + SPIKE_WINDOW
-    return early + late.tolist()
-
-
-def _stands_out(before: Floats, value: Floats) -> NDArray[np.bool_]:
-    """Whether each value is a spike against its row of ``before``."""
-    centre = np.median(before, axis=1)
-    spread = np.median(np.abs(before - centre[:, None]), axis=1)
+    if y.size <= SPIKE_MIN:
+        return []
+    # row i holds the up to 50 values before y[i], padded at its start
+    padded = np.concatenate([np.full(SPIKE_WINDOW, np.inf), y])
+    before = np.lib.stride_tricks.sliding_window_view(padded, SPIKE_WINDOW)[SPIKE_MIN : y.size]
+    counts = np.minimum(np.arange(SPIKE_MIN, y.size), SPIKE_WINDOW)
+    centre = _medians(before, counts)
+    spread = _medians(np.abs(before - centre[:, None]), counts)
     scale = np.maximum(1.4826 * spread, 0.05 * np.abs(centre))
-    return np.asarray((scale > 0) & (value - centre > SPIKE_Z * scale))
+    found = (scale > 0) & (y[SPIKE_MIN:] - centre > SPIKE_Z * scale)
+    return [int(i) for i in np.flatnonzero(found) + SPIKE_MIN]
+
+
+def _medians(table: Floats, counts: NDArray[np.int64]) -> Floats:
+    """Median of the ``counts`` smallest entries of each row; the rest is infinite padding."""
+    ordered = np.sort(table, axis=1)
+    rows = np.arange(len(ordered))
+    return np.asarray((ordered[rows, (counts - 1) // 2] + ordered[rows, counts // 2]) / 2)
 
 
 def change_after(values: ArrayLike, at: list[int], width: int = WINDOW) -> float | None:

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.plots.drawing import Drawing, Section, finish, n_words, shown_words
 from analysis.plots.stacks import (
+    SURVIVORS,
     end_labels,
     highlight_words,
     highlighted,
     last_value,
     line,
     numbers,
+    solid_part,
     stack,
     styled,
 )
@@ -40,11 +42,12 @@ def learning(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
         for label, one in series.items():
             pale = label not in chosen
             middle = one["median"] if label in camps else one["mean"]
-            line(axes, one[axis], middle, looks[label] if pale else look[label], pale=pale)
+            style = looks[label] if pale else look[label]
+            line(axes, one[axis], middle, style, pale=pale, solid=solid_part(one))
             if not pale and len(chosen) == len(series):
                 _runs(axes, sweep, label, one["runs"], axis, look[label].colour)
         axes.set_xlabel(_AXES[axis], fontsize=7, labelpad=1)
-        _pass_axis(axes)
+        _pass_axis(axes, whole=axis == "step")
     middles = {n: (series[n]["median"] if n in camps else series[n]["mean"]) for n in chosen}
     ends = {label: last_value(series[label]["step"], middles[label]) for label in chosen}
     end_labels(panels[0], look, ends)
@@ -52,7 +55,8 @@ def learning(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
     alt = "; ".join(_words(label, one) for label, one in series.items())
     caption = (
         "Held-out pass over training steps, generated tokens and CPU seconds (mean cost reached at each "
-        "evaluation). Line: mean over seeds; thin: seeds (cross: died). "
+        "evaluation). Line: mean over seeds; thin: seeds (cross: died); "
+        f"{SURVIVORS}. "
         + camp_words(camps)
         + highlight_words(len(chosen), len(series))
         + n_words(sweep, "held_out_pass")
@@ -80,12 +84,12 @@ def _runs(axes: Axes, sweep: Section, label: str, runs: Mapping[str, Any], axis:
             axes.plot(x[-1:], y[-1:], ls="", marker="x", ms=4, mew=1.0, color=colour, zorder=4)
 
 
-def _pass_axis(axes: Axes) -> None:
+def _pass_axis(axes: Axes, *, whole: bool) -> None:
     from matplotlib.ticker import MaxNLocator
 
     axes.set_ylim(0, max(0.2, min(1.02, 1.1 * axes.get_ylim()[1])))
     axes.yaxis.set_major_locator(MaxNLocator(3))
-    axes.xaxis.set_major_locator(MaxNLocator(4))
+    axes.xaxis.set_major_locator(MaxNLocator(4, integer=whole))
     axes.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:g}k" if value >= 10_000 else f"{value:g}")
 
 
@@ -123,7 +127,7 @@ def seeds(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
             words = f"worst: seed {seed_of[worst[label]]}"
             axes.text(0.97, 0.05, words, transform=axes.transAxes, fontsize=6, ha="right")
         axes.set_title(names[label], fontsize=6.5, color=looks[label].colour, loc="left", pad=2)
-        _pass_axis(axes)
+        _pass_axis(axes, whole=True)
     for axes in panels[len(shown) :]:
         axes.set_visible(False)
     for axes in panels[max(0, len(shown) - columns) : len(shown)]:

@@ -9,11 +9,13 @@ import numpy as np
 
 from analysis.plots.drawing import Drawing, Section, finish, n_words, say
 from analysis.plots.stacks import (
+    SURVIVORS,
     end_labels,
     highlight_words,
     highlighted,
     last_value,
     line,
+    solid_part,
     stack,
     styled,
 )
@@ -39,9 +41,8 @@ def length_curves(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
     for axes, split in zip(panels, splits, strict=True):
         for label, variant in variants.items():
             one, pale = variant["curves"][split], label not in chosen
-            line(axes, one["step"], one["mean"], looks[label] if pale else look[label], pale=pale)
-            if not pale:
-                _until(axes, one, look[label])
+            style = looks[label] if pale else look[label]
+            line(axes, one["step"], one["mean"], style, pale=pale, solid=solid_part(one))
         axes.set_title(_SPLITS[split], fontsize=7, loc="left", pad=2)
         log_tokens(axes)
     first = {
@@ -58,18 +59,10 @@ def length_curves(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
         for label, v in variants.items()
     )
     caption = (
-        "Generated tokens per training trajectory by outcome, means of 10 steps over seeds (log scale; dot: "
-        "last bucket that every seed reached). "
-        + highlight_words(len(chosen), len(variants))
-        + n_words(sweep, "train_tokens")
+        "Generated tokens per training trajectory by outcome, means of 10 steps over seeds (log scale); "
+        f"{SURVIVORS}. " + highlight_words(len(chosen), len(variants)) + n_words(sweep, "train_tokens")
     )
     return finish(figure, "length_curves", "Length by outcome", caption, alt)
-
-
-def _until(axes: Axes, one: Mapping[str, Any], look: Look) -> None:
-    if one["solid_until"] is not None and one["step"] and one["solid_until"] < one["step"][-1]:
-        at = one["step"].index(one["solid_until"])
-        axes.plot([one["step"][at]], [one["mean"][at]], marker="o", ms=3, color=look.colour)
 
 
 def log_tokens(axes: Axes, axis: str = "y") -> None:
@@ -98,6 +91,9 @@ def pareto(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
     figure, grid = new_figure(height=2.7)
     axes: Axes = grid[0, 0]
     many = len(points) > 12
+    ends = sorted((p for p in points if p["front"]), key=lambda p: p["length"]["value"])
+    labelled = [ends[0], ends[-1]] if many else points
+    named = {point["label"] for point in labelled} | {sweep["baseline"]}
     for point in points:
         look, x, y = looks[point["label"]], point["length"]["value"], point["pass"]["value"]
         if not many:
@@ -107,7 +103,7 @@ def pareto(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
             )  # fmt: skip
         axes.plot([x], [y], marker=look.marker, ms=6.5 if point["front"] else 5, color=look.colour,
                   markerfacecolor=look.colour if point["front"] else "white")  # fmt: skip
-        if not many or point["front"] or point["label"] == sweep["baseline"]:
+        if point["label"] in named:
             axes.annotate(
                 look.name, (x, y), xytext=(5, 4), textcoords="offset points", fontsize=6.5, color=look.colour
             )

@@ -53,15 +53,42 @@ def styled(looks: Mapping[str, Look], chosen: Sequence[str], baseline: str | Non
     return fresh(chosen, baseline)
 
 
-def line(axes: Axes, x: Sequence[Any], y: Sequence[Any], look: Look, *, pale: bool = False) -> None:
-    """One mean line; a single point becomes a marker."""
+def line(
+    axes: Axes,
+    x: Sequence[Any],
+    y: Sequence[Any],
+    look: Look,
+    *,
+    pale: bool = False,
+    solid: Sequence[bool] | None = None,
+) -> None:
+    """One mean line; a single point becomes a marker.
+
+    ``solid`` is false where runs have begun to be missing: there the mean is over survivors, and dotted.
+    """
     xs, ys = numbers(x), numbers(y)
     keep = np.isfinite(xs) & np.isfinite(ys)
     marker = look.marker if keep.sum() == 1 else ""
     if pale:
         axes.plot(xs[keep], ys[keep], color=PALE, lw=0.7, marker=marker, zorder=1)
-    else:
-        axes.plot(xs[keep], ys[keep], color=look.colour, ls=look.dash, marker=marker, zorder=3)
+        return
+    whole = keep if solid is None else keep & np.asarray(solid, dtype=bool)
+    axes.plot(xs[whole], ys[whole], color=look.colour, ls=look.dash, marker=marker, zorder=3)
+    rest = np.flatnonzero(keep & ~whole)
+    if rest.size:
+        before = np.flatnonzero(whole)[-1:]
+        tail = np.concatenate([before, rest])
+        axes.plot(xs[tail], ys[tail], color=look.colour, ls=(0, (1, 2)), lw=1.0, zorder=3)
+
+
+def solid_part(one: Mapping[str, Any]) -> list[bool]:
+    """For each step of a summarised curve, whether every run that has any value has reached it."""
+    until = -1 if one["solid_until"] is None else one["solid_until"]
+    return [step <= until for step in one["step"]]
+
+
+SURVIVORS = "dotted: after the first seed ended, over those left"
+"""What captions say of the end of a line."""
 
 
 def numbers(values: Sequence[Any]) -> np.ndarray:

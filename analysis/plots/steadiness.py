@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.plots.drawing import Drawing, Section, finish, n_words, say
 from analysis.plots.stacks import (
+    SURVIVORS,
     end_labels,
     highlight_words,
     highlighted,
     last_value,
     line,
+    solid_part,
     stack,
     styled,
     widen_flat,
@@ -57,7 +59,8 @@ def strip(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
     for axes, (name, per_variant) in zip(panels, signals.items(), strict=True):
         for label, one in per_variant.items():
             pale = label not in chosen
-            line(axes, one["step"], one["mean"], looks[label] if pale else look[label], pale=pale)
+            style = looks[label] if pale else look[label]
+            line(axes, one["step"], one["mean"], style, pale=pale, solid=solid_part(one))
         _dress(axes, name, last)
         _marks(axes, sweep["stability"]["events"], look)
     for axes in panels[:-1]:
@@ -78,8 +81,8 @@ def strip(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
     )
     hidden = [_NAMES[name] for name, s in sweep["stability"]["signals"].items() if s and name not in signals]
     caption = (
-        "Mean over seeds per step; dotted vertical lines: collapses, regressions, non-finite values, in the "
-        "colour of their variant. "
+        f"Mean over seeds per step; {SURVIVORS}. Vertical lines: collapses, regressions, non-finite values, "
+        "in the colour of their variant. "
         + (f"Not drawn, because it stays below 1e-6: {', '.join(hidden)}. " if hidden else "")
         + highlight_words(len(chosen), len(labels))
         + n_words(sweep, "train_pass")

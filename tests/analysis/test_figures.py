@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from analysis.data import read
 from analysis.plots.drawing import Drawing
 from analysis.plots.figures import FIGURES, draw_all
-from analysis.plots.style import looks, short_names, spread
+from analysis.plots.stacks import line, solid_part
+from analysis.plots.style import looks, new_figure, short_names, spread
 from analysis.report import build
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -104,3 +105,15 @@ def test_markup_in_names_stays_text(tmp_path: Path, make_sweep: Callable[..., Pa
     drawings = draw(make_sweep(tmp_path, variants={nasty: {}}, seeds=[0]), ["held_out", "learning", "pareto"])
     check(drawings)
     assert not [d.key for d in drawings if b"<script" in d.svg]
+
+
+def test_means_over_survivors_are_dotted(tmp_path: Path, make_sweep: Callable[..., Path]) -> None:
+    # seed 1 dies at step 12, before its second evaluation: the mean is whole up to step 10 only
+    special = {("a", 1): {"steps": 12, "result": None, "exit_status": "killed"}}
+    (data,) = read(make_sweep(tmp_path, variants={"a": {}}, seeds=[0, 1], special=special))
+    one = build([data], "t")["sweeps"][0]["learning"]["variants"]["a"]
+    assert (one["step"], one["n"]) == ([0, 10, 20], [2, 2, 1])
+    assert solid_part(one) == [True, True, False]
+    _, axes = new_figure()
+    line(axes[0, 0], one["step"], one["mean"], looks(["a"], None)["a"], solid=solid_part(one))
+    assert [list(drawn.get_xdata()) for drawn in axes[0, 0].lines] == [[0, 10], [10, 20]]

@@ -111,6 +111,7 @@ def test_costs_at_steps_by_hand() -> None:
     found = costs_at(signals, [0, 2, 3], 100.0)
     assert found["tokens"].tolist() == [0, 30, 60]
     assert found["cpu_s"].tolist() == [100, 103, 104]
+    assert np.isnan(costs_at(signals | {"gen_tokens": np.full(3, np.nan)}, [3])["tokens"]).all()
     blind = costs_at(signals | {"rollout_cpu_s": np.full(3, np.nan)}, [0, 3])
     assert np.isnan(blind["cpu_s"]).all()
 
