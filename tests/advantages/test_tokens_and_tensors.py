@@ -130,3 +130,11 @@ def test_tensors_and_arrays_agree():
         torch.from_numpy(rewards), torch.from_numpy(groups), estimator=Grpo()
     )
     np.testing.assert_array_equal(through.numpy(), direct.advantages)
+
+
+@pytest.mark.parametrize(("rewards", "mask"), [((4,), (4,)), ((4, 3), (4, 5)), ((4,), (3, 2))])
+def test_masks_must_fit(rewards, mask):
+    with pytest.raises(InputError, match="mask must be"):
+        compute_advantages_from_tensors(
+            torch.ones(rewards), ["g"] * 4, mask=torch.ones(mask), estimator=DrGrpo()
+        )
