@@ -138,3 +138,10 @@ def test_masks_must_fit(rewards, mask):
         compute_advantages_from_tensors(
             torch.ones(rewards), ["g"] * 4, mask=torch.ones(mask), estimator=DrGrpo()
         )
+
+
+def test_a_reward_on_a_masked_token_counts():
+    """The outcome may sit on a tool token, as at the end of a truncated rollout."""
+    token_rewards, mask = torch.tensor([[0.0, 1.0], [0.0, 0.0]]), torch.tensor([[1, 0], [1, 1]])
+    values, _ = compute_advantages_from_tensors(token_rewards, ["g", "g"], mask=mask, estimator=DrGrpo())
+    assert values.tolist() == [[0.5, 0.0], [-0.5, -0.5]]
