@@ -101,6 +101,7 @@ def compute_advantages(
         Shapes, grades or lengths that cannot be meant; the message names rows and groups.
     """
     grades = {"ranks": ranks, "tiers": tiers, "scores": scores, "weights": weights}
+    _check_parts(estimator, redistribution)
     inputs = read_inputs(rewards, group_ids, passed=passed, valid=valid, lengths=lengths, grades=grades)
     redistribution = NoRedistribution() if redistribution is None else redistribution
     verdicts = _verdicts(inputs, redistribution)
@@ -159,6 +160,17 @@ def _merge(
     sessions = read_sessions(inputs, labels)
     merged = None if verdicts is None else verdicts[sessions.first]
     return merge_sessions(inputs, sessions), merged, sessions.member
+
+
+def _check_parts(estimator: Any, redistribution: Any) -> None:
+    faults = []
+    if not callable(getattr(estimator, "advantages", estimator)):
+        faults.append(f"estimator must be a choice such as DrGrpo(), or a callable; got {estimator!r}")
+    if redistribution is not None and not hasattr(redistribution, "redistribute"):
+        faults.append(
+            f"redistribution must be a choice such as SumPreserving(), or None; got {redistribution!r}"
+        )
+    gather(faults, headline="unusable parts", error=InputError)
 
 
 def _verdicts(inputs: Inputs, redistribution: Any) -> Bools | None:

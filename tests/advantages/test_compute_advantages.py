@@ -13,7 +13,7 @@ from gagar_core.advantages.estimators import DrGrpo, Grpo, Rloo
 from gagar_core.advantages.graded_weightings import LengthBucket, SoftmaxScore, Tiers
 from gagar_core.advantages.redistribution import REASONS, NoRedistribution, SumPreserving
 from gagar_core.advantages.weightings import Linear, Uniform
-from gagar_core.errors import InputError
+from gagar_core.errors import ConfigError, InputError
 
 NAN = float("nan")
 RESCALE = SumPreserving()
@@ -455,3 +455,17 @@ def test_grades_and_lengths_of_rows_that_take_no_part_are_not_read():
         lengths=[1, 1, 0, 1],
     )
     assert found.advantages == pytest.approx([4 / 9, 2 / 9, 0, -2 / 3])
+
+
+def test_names_instead_of_choices_are_refused_with_what_is_valid() -> None:
+    with pytest.raises(InputError) as caught:
+        compute_advantages([1, 0], ["a", "a"], estimator="grpo", redistribution="none")  # type: ignore[arg-type]
+    assert "a choice such as DrGrpo(), or a callable; got 'grpo'" in str(caught.value)
+    assert "a choice such as SumPreserving(), or None; got 'none'" in str(caught.value)
+
+
+def test_an_infinite_setting_is_out_of_range() -> None:
+    with pytest.raises(ConfigError, match=r"beta must be in \[0, inf\); got inf"):
+        SumPreserving(beta=float("inf"))
+    with pytest.raises(ConfigError, match="temper"):
+        SumPreserving(temper=float("nan"))
