@@ -20,6 +20,8 @@ from gagar_core.records import RunFolder, publish_once, to_json
 from gagar_core.training import checkpoint
 from gagar_core.training.evaluate import audit_counts
 
+_SANDBOX_COLUMNS = ("calls", "cache_hits", "timeouts", "infra")
+
 Progress = Callable[[dict[str, Any]], None]
 
 
@@ -44,6 +46,10 @@ def execute(folder: Path, attempt: int, progress: Progress = lambda line: None) 
         outcome = Loop(config, live, Attempt(folder, attempt), run.run_id).run(progress)
     finally:
         live.close()
+    newer = [number for number in run.attempts() if number > attempt]
+    if newer:
+        msg = f"attempt {newer[-1]} of {run.run_id} was begun meanwhile; that of attempt {attempt} is dropped"
+        raise StoppedError(msg)
     result = outcome | {"attempt": attempt, "run_id": run.run_id}
     publish_once(folder / "result.json", to_json(result))
     return result
@@ -119,11 +125,14 @@ class Loop:
         with live.clock.phase("record"):
             live.writer.end_step()
         every, last = self._config.checkpoint_every, done == budget.steps
-        if not last and (self._stop.is_set() or (every and done % every == 0)):
+        stop = (
+            self._stop.is_set() and not last
+        )  # looked at once: a signal from here on waits for the next step
+        if stop or (every and done % every == 0 and not last):
             self._checkpoint(done)
         self._attempt.beat(line)
         progress(line)
-        if self._stop.is_set() and not last:
+        if stop:
             msg = f"stopped by a signal after step {done} of {budget.steps}; the next attempt goes on there"
             raise StoppedError(msg)
 
@@ -150,7 +159,9 @@ def _train(live: LiveRun, step: int) -> dict[str, float]:
     with live.clock.phase("record"):
         audits = audit_counts([t for t, _ in flat], [task for _, task in flat], live.sandbox)
         spent = _counted(live.sandbox.counters)
-        extra: dict[str, Any] = {f"sandbox_{name}": spent[name] - before[name] for name in before}
+        delta = {name: spent[name] - before[name] for name in before}
+        extra: dict[str, Any] = {f"sandbox_{name}": delta[name] for name in _SANDBOX_COLUMNS}
+        extra["tamper_hints"] = 1000 * delta["tampering"] / max(delta["programs"], 1)
     seconds = live.clock.take()
     extra |= {"lr": live.updater.lr_at(step), "step_s": time.perf_counter() - started, **seconds}
     # its own seconds are counted with the next step: a row cannot hold the time of writing itself
@@ -166,5 +177,5 @@ def _train(live: LiveRun, step: int) -> dict[str, float]:
 
 
 def _counted(counters: Any) -> dict[str, int]:
-    """The sandbox counters that the ``steps`` table has columns for."""
-    return {name: int(getattr(counters, name)) for name in ("calls", "cache_hits", "timeouts", "infra")}
+    names = (*_SANDBOX_COLUMNS, "programs", "tampering")
+    return {name: int(getattr(counters, name)) for name in names}

@@ -20,6 +20,9 @@ def sync(ledger: Ledger) -> int:
         f"{ledger.name}: {counts.sent} runs mirrored with {counts.points} points, "
         f"{counts.skipped} were there already, {counts.unended} have not ended"
     )
+    store = ledger.root / "mlflow.db"
+    if store.exists():
+        print(f"to look at them: mlflow ui --backend-store-uri sqlite:///{store}")
     return 0
 
 

@@ -43,6 +43,7 @@ class PlanSource:
         self._retry = retry
         self._by = {**(by or {}), "submission": submission}
         self._open: dict[int, dict[str, Any]] = {line["index"]: line for line in ledger.planned}
+        self._unbuilt = {line["digest"]: line for line in ledger.artifacts}
         self._mine: set[int] = set()
         self._given_up: set[str] = set()
         self._beats: dict[Path, float] = {}
@@ -86,9 +87,11 @@ class PlanSource:
         return self._claim(line, folder, found)
 
     def _missing_artifacts(self, line: Mapping[str, Any]) -> set[str]:
-        needed = set(line.get("needs", ()))
-        artifacts = (entry for entry in self._ledger.artifacts if entry["digest"] in needed)
-        return {entry["digest"] for entry in artifacts if not self._ledger.is_done(entry)}
+        awaited = self._unbuilt.keys() & set(line.get("needs", ()))
+        built = {digest for digest in awaited if self._ledger.is_done(self._unbuilt[digest])}
+        for digest in built:
+            del self._unbuilt[digest]
+        return awaited - built
 
     def _may_take(self, found: Look, folder: Path) -> bool:
         ours = found.attempt > 0 and found.submission == self._submission

@@ -16,15 +16,18 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from gagar_core.errors import GagarError
+from gagar_core.errors import GagarError, StoppedError
 from sweeps.jobs import Job, JobResult
 
 _PR_SET_PDEATHSIG = 1
 _REASON_BYTES = 4000
+_STOPPED = 75
+"""Exit code of a run that was asked to stop and left a checkpoint: to be gone on with, not failed."""
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 """Read by numerical libraries when they load: set to 1 before a worker starts."""
 
@@ -52,14 +55,32 @@ def _print_step(line: dict[str, Any]) -> None:
     print(f"step {line['step']}/{line['steps']}  {figures(line)}")
 
 
-def warm() -> None:
-    """Load what every run needs before the first fork, on one thread; but no Polars: it survives no fork."""
+def warm(records: Iterable[Mapping[str, Any]] = ()) -> None:
+    """Load what every run needs before the first fork, on one thread; but no Polars: it survives no fork.
+
+    ``records`` are configurations about to be run: a choice that has a method ``preload`` prepares what its
+    runs share.
+    """
     torch = importlib.import_module("torch")
     torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(
+        True
+    )  # every run does; the first call imports torch's compiler, 0.8 CPU s
     for module in ("experiments.execute", "experiments.progress"):
         importlib.import_module(module)
+    for axis, settings in ((axis, part) for record in records for axis, part in record.items()):
+        if isinstance(settings, Mapping):
+            _preload(axis, settings)
     gc.collect()
     gc.freeze()  # children then share these pages instead of copying them when the collector marks
+
+
+def _preload(axis: str, settings: Mapping[str, Any]) -> None:
+    from experiments.schema import CHOICES
+
+    cls = CHOICES.get(axis, {}).get(str(settings.get("kind")))
+    if cls is not None and hasattr(cls, "preload"):
+        cls(**{name: value for name, value in settings.items() if name != "kind"}).preload()
 
 
 def must_spawn() -> bool:
@@ -87,8 +108,11 @@ class JobProcess:
         self._reader = reader
         self.handle = os.pidfd_open(self.pid)
 
-    def finish(self) -> JobResult:
-        """Wait for the end, write the exit file, and sweep away what the child left running."""
+    def finish(self, stopped: str = "") -> JobResult:
+        """Wait for the end, write the exit file, and sweep away what the child left running.
+
+        ``stopped`` is why the worker itself is being stopped: a scheduler signals workers and runs alike.
+        """
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         self.terminate(signal.SIGKILL)  # the group, while its number is still taken
         _, status, usage = os.wait4(self.pid, 0)
@@ -96,6 +120,8 @@ class JobProcess:
         os.close(self.handle)
         cpu_s = round(usage.ru_utime + usage.ru_stime, 3)
         result = _judge(os.waitstatus_to_exitcode(status), reason, cpu_s, round(usage.ru_maxrss / 1024, 1))
+        if stopped and result.status == "killed":
+            result = replace(result, reason=stopped)
         facts = {"cpu_s": result.cpu_s, "max_rss_mb": result.max_rss_mb}
         self.job.attempt.exit(result.status, result.reason, **facts)
         return result
@@ -113,6 +139,8 @@ def _judge(code: int, reason: str, cpu_s: float, max_rss_mb: float) -> JobResult
         name = signal.Signals(-code).name
         own_fault = -code in (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
         return JobResult("failed" if own_fault else "killed", f"ended by {name}", cpu_s, max_rss_mb)
+    if code == _STOPPED:
+        return JobResult("killed", reason, cpu_s, max_rss_mb)
     return JobResult("failed", reason or f"exit code {code}", cpu_s, max_rss_mb)
 
 
@@ -148,8 +176,11 @@ def _settle(job: Job, parent: int) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2, signal.SIGCONT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCONT):
         signal.signal(number, signal.SIG_DFL)
+    signal.signal(
+        signal.SIGUSR2, signal.SIG_IGN
+    )  # Slurm's warning goes to the whole step; the worker acts on it
     log = os.open(job.attempt.path / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     null = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((null, 0), (log, 1), (log, 2)):
@@ -163,6 +194,10 @@ def run_guarded(job: Job, perform: Perform, writer: int) -> int:
     """Do the job; a failure's traceback goes to the log, its reason to ``writer``. Returns the exit code."""
     try:
         perform(job)
+    except StoppedError as err:
+        print(err)
+        _tell(writer, err)
+        return _STOPPED
     except GagarError as err:
         print(f"{type(err).__name__}: {err}", file=sys.stderr)
         return _tell(writer, err)

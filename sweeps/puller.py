@@ -17,9 +17,6 @@ from sweeps.process import JobProcess, Perform
 _LOOK_S = 0.5
 """Longest time between looks at the stop sign and at what others have built, seconds."""
 
-_GRACE_S = 5.0
-"""Between SIGTERM and SIGKILL for children that are stopped, seconds."""
-
 
 @dataclass
 class Puller:
@@ -28,7 +25,8 @@ class Puller:
     ``prepare`` is called once before the first job (a worker that finds nothing to do loads nothing).
     ``stop`` returns "" or the reason to end at once (cancelled, time limit): children are then terminated and
     their attempts recorded as killed for that reason. ``gpus`` are the visible devices, shared out by slot;
-    ``beat`` is called about twice a second.
+    ``beat`` is called about twice a second. ``grace_s`` is the time that a child has between SIGTERM and
+    SIGKILL, to finish its step and write a checkpoint.
     """
 
     source: Source
@@ -39,6 +37,7 @@ class Puller:
     spawn: bool = False
     gpus: tuple[str, ...] = ()
     beat: Callable[[], None] = lambda: None
+    grace_s: float = 20.0
     say: Callable[[str], None] = print
     _busy: dict[int, JobProcess] = field(default_factory=dict)
     _drained: bool = False
@@ -95,7 +94,7 @@ class Puller:
 
     def _finish(self, slot: int) -> JobResult:
         process = self._busy.pop(slot)
-        result = process.finish()
+        result = process.finish(self.stop())
         self._drained = False
         job = process.job
         self.say(
@@ -118,7 +117,7 @@ class Puller:
             # told before they die, so that the reason is ours and not "ended by SIGTERM"
             process.job.attempt.exit("killed", reason)
             process.terminate()
-        deadline = time.monotonic() + _GRACE_S
+        deadline = time.monotonic() + self.grace_s
         while self._busy and time.monotonic() < deadline:
             for slot in self._wait():
                 self._finish(slot)

@@ -26,8 +26,8 @@ from gagar_core.records import RunFolder, read_json
 
 STATES = ("done", "running", "pending", "todo", "killed", "lost", "blocked", "failed")
 
-MISSING = ("todo", "killed", "lost", "blocked")
-"""What a second ``submit`` does by itself; ``failed`` only when asked (``--retry failed``)."""
+MISSING = ("todo", "killed", "lost")
+"""What a second ``submit`` does by itself; ``failed`` and ``blocked`` only with ``--retry failed``."""
 
 Verdict = tuple[str, str]
 """Name of a state and the evidence for it."""

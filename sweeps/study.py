@@ -139,11 +139,16 @@ class Study:
             worker = trial.user_attrs.get("worker")
             # under the lease nobody is between asking and signing, so an unsigned trial has lost its asker
             if trial.state == TrialState.RUNNING and (worker is None or not lives(worker)):
-                self._end_lost(trial)
+                self._end_lost(trial, "its worker died")
 
-    def _end_lost(self, trial: FrozenTrial) -> None:
+    def lose(self, number: int, reason: str) -> None:
+        """End a trial that was killed from outside; its point is tried again, a few times at most."""
+        with self._lease():
+            self._end_lost(self.trials[number], reason)
+
+    def _end_lost(self, trial: FrozenTrial, reason: str) -> None:
         retries = trial.user_attrs.get("retries", 0)
-        self.fail(trial.number, "its worker died")
+        self.fail(trial.number, reason)
         if retries < MAX_RETRIES:
             self._study.set_user_attr(f"lost {trial.number}", True)
             if trial.params:

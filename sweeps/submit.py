@@ -29,7 +29,7 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 
 def missing(status: Status, retry: Sequence[str] = ()) -> list[str]:
     """Run ids that a submission would take up now."""
-    wanted = {*MISSING, *retry}
+    wanted = {*MISSING, *(("failed", "blocked") if "failed" in retry else ())}
     return [row.line["run_id"] for row in status.runs if row.state in wanted]
 
 

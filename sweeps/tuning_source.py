@@ -30,6 +30,7 @@ class TrialInHand:
     values: dict[int, float] = field(default_factory=dict)
     started: set[int] = field(default_factory=set)
     fault: str = ""
+    killed: bool = False
 
     @property
     def settled(self) -> bool:
@@ -146,6 +147,7 @@ class TuningSource:
         content = RunFolder(folder).result
         if not content:
             trial.fault = f"seed {seed}: {result.reason or 'ended without a result'}"
+            trial.killed = result.status == "killed"
         elif content["status"] != "finished":
             trial.fault = f"seed {seed}: {content['status']}: {content['reason']}"
         else:
@@ -155,7 +157,9 @@ class TuningSource:
         if not trial.settled or trial not in self._hand:
             return
         self._hand.remove(trial)
-        if trial.fault:
+        if trial.killed:
+            self._study.lose(trial.asked.number, trial.fault)
+        elif trial.fault:
             self._study.fail(trial.asked.number, trial.fault)
         else:
             self._study.tell(trial.asked.number, statistics.fmean(trial.values.values()))

@@ -112,7 +112,9 @@ def launcher_settings(words: Sequence[str], before: Mapping[str, Any] | None = N
     ]
     gather(unknown, headline="invalid launcher")
     try:
-        merged = OmegaConf.merge(OmegaConf.structured(cls), earlier if name == kind else {}, settings)
+        # replaced as wholes: launcher.options={} takes earlier options away
+        wanted = {**(earlier if name == kind else {}), **settings}
+        merged = OmegaConf.merge(OmegaConf.structured(cls), wanted)
         return OmegaConf.to_object(merged)
     except OmegaConfBaseException as err:
         if isinstance(err.__cause__, ConfigError):

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,12 @@ from sweeps.puller import Puller, cores
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2)
 """End of an allocation (USR2, TERM) or a user at the keyboard: stop, and say so in the attempts."""
+
+_LOCAL_GRACE_S = 20.0
+"""For a run's last step and its checkpoint when a local sweep is cancelled."""
+
+_MARGIN_S = 5.0
+"""Of the warning before a time limit, kept for the exit files."""
 
 
 class Presence:
@@ -64,11 +71,12 @@ def work(folder: str, nonce: str) -> None:
         source=source,
         slots=slots_of(launcher),
         perform=perform,
-        prepare=(lambda: None) if spawn else warm,
+        prepare=(lambda: None) if spawn else partial(warm, _first_config(ledger)),
         stop=_stop_sign(submission),
         spawn=spawn,
         gpus=tuple(g for g in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if g),
         beat=presence.beat,
+        grace_s=launcher["warn_s"] - _MARGIN_S if launcher["kind"] == "slurm" else _LOCAL_GRACE_S,
         say=lambda text: print(time.strftime("%H:%M:%S"), text, flush=True),
     )
     try:
@@ -87,6 +95,11 @@ def make_source(ledger: Ledger, submission: Submission, presence: Presence, fact
 
     total = int(submission.intent["trials"])
     return TuningSource(ledger, submission.nonce, presence.name, total, retry=retry, by=facts)
+
+
+def _first_config(ledger: Ledger) -> list[dict[str, Any]]:
+    # variants of a sweep share their suite and policy nearly always, and a miss costs only time
+    return [line["config"] for line in ledger.planned[:1]]
 
 
 def slots_of(launcher: dict[str, Any]) -> int:

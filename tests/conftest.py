@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from gagar_core.sandbox import ProcessSandbox, open_sandbox
 from gagar_core.tasks.list_functions import ListFunctions
 from gagar_core.tasks.suite import Suite
+
+torch.set_num_threads(1)  # as every run does; two workers with two threads each only wait for each other
 
 TINY = [
     "budget=smoke",

@@ -82,12 +82,12 @@ conservation       f64  largest |sum over passing of used - base| over groups
 updates            i32  optimiser updates made (0: no group to learn from)
 n_nonfinite        i32  non-finite entries met in loss or gradient
 sandbox_calls      i64  calls into sandboxed programs
-tamper_hints       f64  signs of tampering per 1,000 programs
 grader_actions     i64  tool actions of the grader
 grader_tokens      i64  tokens read or written by the grader
 """),
         *_columns(
             """
+tamper_hints       f64  signs of tampering per 1,000 programs executed (answers from the cache apart)
 sandbox_cache_hits i64  answers taken from the cache
 sandbox_timeouts   i64  calls ended by fuel or time
 sandbox_infra      i64  calls lost to our own faults

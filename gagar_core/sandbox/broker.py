@@ -17,7 +17,7 @@ from gagar_core.sandbox.lanes import Lane
 from gagar_core.sandbox.scheduling import Task, run_together
 from gagar_core.sandbox.settings import TRAINING_LEVELS, SandboxSettings
 from gagar_core.sandbox.vocabulary import is_closed, syntax_fault
-from gagar_core.sandbox.zygotes import LevelError, ZygoteLostError
+from gagar_core.sandbox.zygotes import ZygoteLostError
 from gagar_core.types import CallResult, Program
 
 
@@ -64,14 +64,14 @@ class ProgramSession:
 
 
 class ProcessSandbox:
-    """Zygotes, their children and a cache behind the ``Sandbox`` seam."""
+    """Zygotes, their children and a cache behind the ``Sandbox`` seam; for one thread at a time."""
 
     def __init__(self, settings: SandboxSettings, chosen: levels.Choice) -> None:
         self.settings = settings
         self.level = chosen.level
         self.report = chosen.report
         self.counters = Counters()
-        self._lanes = [Lane(settings, chosen.level, slot) for slot in range(settings.workers)]
+        self._lanes = [Lane(settings, chosen.level) for _ in range(settings.workers)]
         self._cache = AnswerCache(settings.cache_mb << 20)
         self._proofs: dict[str, bool] = {}
         self._sessions: list[ProgramSession] = []
@@ -182,9 +182,8 @@ class ProcessSandbox:
             child = Isolated(lane.zygote, job.program, "calls", self.settings)
         again: list[Job] = []
         try:
-            child.zygote.start()
             yield from self._lanes[0].ask_all(child, job, again)
-        except (ZygoteLostError, LevelError):
+        except ZygoteLostError:
             return
         if child.alive:
             self._warm[name] = child

@@ -36,7 +36,7 @@ class Isolated:
     @property
     def alive(self) -> bool:
         """Whether there is a child to ask."""
-        return self._channel is not None and self.zygote.running
+        return self.zygote.owns(self._channel)
 
     def ask(self, given: Any) -> Task[CallResult]:
         """Run one call; raises ``StoppedError`` after which the child is gone, or ``ZygoteLostError``."""
@@ -57,6 +57,7 @@ class Isolated:
         return result_of(reply[1])
 
     def _begin(self) -> Task[None]:
+        self.zygote.ensure()
         self._channel = yield from self.zygote.spawn(self.mode, self._archive)
         yield from self._channel.send(self._preamble)
         yield from self.zygote.greet(self._channel)
@@ -64,7 +65,7 @@ class Isolated:
     def close(self) -> Task[None]:
         """End the child."""
         channel, self._channel = self._channel, None
-        if channel is not None and self.zygote.running:
+        if channel is not None and self.zygote.owns(channel):
             self.usage = yield from self.zygote.end(channel)
 
 

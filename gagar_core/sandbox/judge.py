@@ -33,6 +33,7 @@ class Judged:
 
     def ask(self, test: str) -> Task[CallResult]:
         """Run one test program against the candidate."""
+        self.zygote.ensure()
         judge = yield from self.zygote.spawn("judge")
         try:
             yield from judge.send([test, self.program.entry_point])
@@ -42,7 +43,7 @@ class Judged:
             fate = verdict(stop, {})
             return CallResult(fate.status, None, f"test program: {fate.message}")
         finally:
-            if self.zygote.running:
+            if self.zygote.owns(judge):
                 yield from self.zygote.end(judge)
 
     def _trial(self, judge: Channel) -> Task[CallResult]:

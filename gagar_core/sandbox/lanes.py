@@ -15,7 +15,7 @@ from gagar_core.sandbox.jobs import Job, results_of
 from gagar_core.sandbox.judge import Judged
 from gagar_core.sandbox.scheduling import Task
 from gagar_core.sandbox.settings import SandboxSettings
-from gagar_core.sandbox.zygotes import LevelError, Zygote, ZygoteLostError
+from gagar_core.sandbox.zygotes import Zygote, ZygoteLostError
 from gagar_core.types import CallResult, Program
 
 
@@ -26,9 +26,9 @@ def _infra(loss: ZygoteLostError) -> CallResult:
 class Lane:
     """A zygote with its shared child."""
 
-    def __init__(self, settings: SandboxSettings, level: str, slot: int) -> None:
+    def __init__(self, settings: SandboxSettings, level: str) -> None:
         self._settings = settings
-        self.zygote = Zygote(settings, level, slot)
+        self.zygote = Zygote(settings, level)
         self._shared: Channel | None = None
 
     def run(self, closed: list[Job], isolated: deque[Job], again: list[Job]) -> Task[None]:
@@ -89,10 +89,7 @@ class Lane:
         if self.zygote.made >= self._settings.recycle:
             yield from self.end_shared()
             self._lose()
-        try:
-            self.zygote.start()
-        except LevelError as fault:
-            raise ZygoteLostError(str(fault)) from None
+        self.zygote.ensure()
 
     def _lose(self) -> None:
         self._shared = None
@@ -144,7 +141,7 @@ class Lane:
 
     def _shared_child(self) -> Task[Channel]:
         yield from self._ready()
-        if self._shared is None:
+        if self._shared is None or not self.zygote.owns(self._shared):
             channel = yield from self.zygote.spawn("shared")
             yield from self.zygote.greet(channel)
             self._shared = channel
@@ -153,7 +150,7 @@ class Lane:
     def end_shared(self) -> Task[None]:
         """End the shared child; the next batch gets a fresh one."""
         channel, self._shared = self._shared, None
-        if channel is not None and self.zygote.running:
+        if channel is not None and self.zygote.owns(channel):
             yield from self.zygote.end(channel)
 
     def stop(self) -> None:

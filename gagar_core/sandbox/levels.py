@@ -84,7 +84,7 @@ def try_level(level: str, settings: SandboxSettings, refused: dict[str, str]) ->
     """The report of one level; None, with the reason noted in ``refused``, if it does not hold."""
     settings = replace(settings, cpu_s=max(settings.cpu_s, 1.0), wall_s=max(settings.wall_s, 2.0))
     roomy = replace(settings, memory_mb=4 * settings.memory_mb)
-    zygote, control = Zygote(settings, level, 0), Zygote(roomy, "rlimits", 1)
+    zygote, control = Zygote(settings, level), Zygote(roomy, "rlimits")
     try:
         outcome = run_probes(zygote, control, settings)
     except LevelError as fault:

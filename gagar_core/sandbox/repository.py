@@ -4,11 +4,11 @@ Only a diff comes over from the agent; edits of tests and of what configures the
 tests run in a throw-away child with a packed copy of the base tree on a file system of its own, next to
 must-fail twins, and everything that is missing, doubled, skipped or odd is a failure.
 
-**Known limit.** pytest imports the code under test, so candidate and reports share one process, and a program
-that tells twins from real tests can forge its report: such a program *is accepted here*. The ``flags`` of a
-verdict name changed lines that only a forger needs; they are a signal for people, not proof. Prefer tasks
-whose functions are called by value (``calls_batch``, ``judge_batch``) for rewards that are trained on, and
-re-grade a sample of passes with an independent judge.
+**Known limit.** pytest imports the code under test, so candidate, hidden tests and reports share one process:
+a program that reads the tests, or tells twins from real ones and forges its report, *is accepted here*. The
+``flags`` of a verdict name changed lines that only a forger needs; they are a signal for people, not proof.
+Prefer tasks whose functions are called by value (``calls_batch``, ``judge_batch``) for rewards that are
+trained on, and re-grade a sample of passes with an independent judge.
 """
 
 from __future__ import annotations
@@ -95,10 +95,13 @@ class RepositoryVerdict:
 
 
 class RepositoryGrader:
-    """A zygote with pytest loaded. Use as a context manager."""
+    """A zygote with pytest loaded. Use as a context manager.
+
+    ``cpu_s`` of the settings bounds one test file together with its twin; room for files is raised as needed.
+    """
 
     def __init__(self, settings: SandboxSettings | None = None) -> None:
-        settings = settings or SandboxSettings()
+        settings = settings or SandboxSettings(cpu_s=10.0, wall_s=20.0)
         chosen = choose(settings)
         self.level, self.report = chosen.level, chosen.report
         site = _folder_of_pytest()
@@ -106,12 +109,11 @@ class RepositoryGrader:
             settings,
             imports=[*settings.imports, "pytest", "_pytest.assertion.rewrite"],
             paths=[*settings.paths, site],
-            cpu_s=max(settings.cpu_s, 10.0),
             workspace_mb=max(settings.workspace_mb, 64),
             workspace_files=max(settings.workspace_files, 20_000),
             file_bytes=max(settings.file_bytes, 16_000_000),
         )
-        self._zygote = Zygote(self._settings, chosen.level, 0)
+        self._zygote = Zygote(self._settings, chosen.level)
         self._packed: dict[int, int] = {}
 
     def __enter__(self) -> RepositoryGrader:

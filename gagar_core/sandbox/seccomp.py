@@ -197,7 +197,7 @@ class Assembler:
         a child does.
         """
         numbers = sorted(self._rules)
-        groups = [numbers[k : k + _GROUP] for k in range(0, len(numbers), _GROUP)]
+        groups = [numbers[k : k + _GROUP] for k in range(0, len(numbers), _GROUP)] or [[]]
         words = list(self._header)
         for group, after in zip(groups, [*groups[1:], None], strict=True):
             block = [word for number in group for word in self._rules[number]]

@@ -36,10 +36,10 @@ def main(arguments: list[str]) -> None:
     told = json.loads(arguments[0])
     broker = _socket.socket(fileno=fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, ARCHIVE + 1))
     _settle_descriptors()
-    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     sys.path += told.pop("paths")
     for name in told.pop("imports"):
         importlib.import_module(name)
+    tied = told.pop("tied")
     limits = Limits(told)
     confinement: Confinement = CONFINEMENTS[limits.level](limits)
     try:
@@ -47,7 +47,8 @@ def main(arguments: list[str]) -> None:
     except OSError as fault:
         _send(broker, {"fault": f"{fault.strerror or fault}"})
         return
-    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user id has cleared it
+    if tied:
+        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)  # after the change of user id, which clears it
     _send(broker, {"ready": limits.level, "scratch": confinement.scratch, "uid": os.geteuid()})
     gc.collect()
     gc.freeze()  # collections in children must not touch, and so copy, these pages

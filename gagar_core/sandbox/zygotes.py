@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import select
@@ -10,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from gagar_core.sandbox.scheduling import Task
 from gagar_core.sandbox.settings import SandboxSettings
 
 _BOOT = Path(__file__).with_name("boot.py")
+_NUMBERS = itertools.count()
 _START_S, _ANSWER_S = 60.0, 60.0
 _SHARED_FRAME = 1 << 30
 """Frames of a shared child carry many calls; the code that writes them is ours."""
@@ -45,8 +48,9 @@ class LevelError(Exception):
 class Zygote:
     """One warm interpreter at one level; started on demand, replaced after many children or a surprise."""
 
-    def __init__(self, settings: SandboxSettings, level: str, slot: int) -> None:
-        self._settings, self.level, self._slot = settings, level, slot
+    def __init__(self, settings: SandboxSettings, level: str) -> None:
+        self._settings, self.level = settings, level
+        self._owner = os.getpid()
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._spent_cpu_s = 0.0
@@ -68,11 +72,15 @@ class Zygote:
     @property
     def cpu_s(self) -> float:
         """CPU seconds of zygote and children, ended ones and those at work."""
+        if self._owner != os.getpid():
+            return 0.0
         running = cpu_clock(self._process.pid) if self._process else 0.0
         return self._spent_cpu_s + running + sum(cpu_clock(pid) for pid in self._live)
 
     def start(self) -> None:
         """Start the zygote unless it runs. Raises ``LevelError`` with the machine's reason."""
+        if self._owner != os.getpid():
+            self._abandon()
         if self._process is not None:
             return
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -103,14 +111,24 @@ class Zygote:
             raise LevelError(hello["fault"])
         self.scratch = hello["scratch"]
 
+    def ensure(self) -> None:
+        """Start the zygote unless it runs; a machine that no longer lets it is a lost zygote."""
+        try:
+            self.start()
+        except LevelError as fault:
+            raise ZygoteLostError(str(fault)) from None
+
     def _told(self) -> dict[str, Any]:
         names = (
             *("fuel", "memory_mb", "output_bytes", "file_bytes", "workspace_mb", "workspace_files"),
             *("processes", "descriptors"),
         )
         told: dict[str, Any] = {name: getattr(self._settings, name) for name in names}
-        unique = 1_000_000_000 + os.getpid() * 256 + self._slot  # nobody's, and no other sandbox's either
-        told.update(level=self.level, uids=[unique, 61_000 + self._slot, 65_534])
+        number = next(_NUMBERS) % 256
+        unique = 1_000_000_000 + os.getpid() * 256 + number  # nobody's, and no other sandbox's either
+        told.update(level=self.level, uids=[unique, 61_000 + number, 65_534])
+        # the kernel ties a process to the thread that started it: one that may end must not take it along
+        told.update(tied=threading.current_thread() is threading.main_thread())
         told.update(imports=self._settings.imports, paths=self._settings.paths, readable=self._settings.paths)
         told.update(self._settings.pretend)
         return told
@@ -202,8 +220,24 @@ class Zygote:
         answer = yield from self._ask({"stranger": 0})
         return int(answer["pid"])
 
+    def owns(self, channel: Channel | None) -> bool:
+        """Whether ``channel`` leads to a living child of this zygote as it runs now."""
+        return channel is not None and self._live.get(channel.pid) is channel and self._owner == os.getpid()
+
+    def _abandon(self) -> None:
+        """This process was forked: zygote and children are the parent's; only the copies of their ends go."""
+        self._owner, self._process, self._spent_cpu_s, self.scratch = os.getpid(), None, 0.0, ""
+        for channel in self._live.values():
+            channel.close()
+        self._live.clear()
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
     def stop(self) -> None:
         """End the zygote and everything under it; the next ``start`` makes a new one."""
+        if self._owner != os.getpid():
+            self._abandon()
         process, self._process = self._process, None
         if process is None:
             return

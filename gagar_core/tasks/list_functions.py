@@ -75,6 +75,10 @@ class ListFunctions:
         train = (*scalars, *lists[:num_train_lists])
         return Suite("list_functions", train[: self.sft_tasks], train, tuple(lists[num_train_lists:]))
 
+    def preload(self) -> None:
+        """Work out what every run of this suite shares; workers call it once, before they fork runs."""
+        distinct_compositions()
+
     def _list_task(self, composition: Composition) -> Task:
         name = "-".join(word.removeprefix("@")[2:] for word in composition.spec[1:])
         return self._task(

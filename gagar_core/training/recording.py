@@ -259,4 +259,4 @@ def finite(value: float) -> float | None:
 
 
 def _mean(values: Sequence[float]) -> float | None:
-    return float(np.mean(values)) if len(values) else None
+    return math.fsum(values) / len(values) if len(values) else None

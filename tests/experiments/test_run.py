@@ -18,7 +18,7 @@ from experiments.execute import execute
 from experiments.run import run
 from experiments.schema import RunConfig
 from gagar_core import records
-from gagar_core.errors import GagarError, RecordsError
+from gagar_core.errors import GagarError, RecordsError, StoppedError
 
 WORDS = [
     "budget=smoke",
@@ -269,3 +269,12 @@ def kill_after(folder: Path, steps: int, number: signal.Signals) -> tuple[int, s
     process.send_signal(number)
     _, errors = process.communicate()
     return process.returncode, errors
+
+
+def test_an_attempt_that_was_replaced_meanwhile_publishes_nothing(finished: Path, shared_root: Path) -> None:
+    folder = create_run_folder(config(shared_root, "algorithm=gagar", "name=replaced"))
+    first = claim(folder)
+    claim(folder)  # someone took this run for dead and began again
+    with pytest.raises(StoppedError, match=r"attempt 2 of .* was begun meanwhile"):
+        execute(folder, first.number)
+    assert not (folder / "result.json").exists()

@@ -38,6 +38,8 @@ from gagar_core.sandbox.levels import Choice, Report  # noqa: E402
 from gagar_core.types import CallResult, Program  # noqa: E402
 
 MEMORY_MB = 200
+ORDINARY = 61_000
+"""A user id without rights."""
 TESTS = [(k, k) for k in range(10)]
 HONEST = "def solve(a, b): return a + b\n"
 
@@ -84,15 +86,11 @@ class Outside:
 
     def marks(self) -> list[Path]:
         """Files with this run's name in places where no program should be able to write."""
-        library = Path(os.__file__).parent
-        places = [
-            Path(p) for p in ("/dev/shm", "/var/tmp", "/usr/lib", "/", "/etc", "/root", "/tmp", *sys.path)
-        ]
-        found = []
-        for place in {*places, library}:
-            with contextlib.suppress(OSError):
-                found += [p for p in place.iterdir() if self.tag in p.name and p != self.folder]
-        return found
+        places = ["/dev/shm", "/var/tmp", "/usr/lib", "/", "/etc", "/root", "/tmp", *sys.path]
+        places.append(str(Path(os.__file__).parent))
+        names = [self.tag, f"sitecustomize_{self.tag}.py", f"{self.tag}.pth", f"conftest_{self.tag}.py"]
+        paths = [Path(place, name) for place in dict.fromkeys(places) for name in names]
+        return [path for path in paths if os.path.lexists(path)]
 
     def state(self) -> dict[str, Any]:
         """What can be compared before and after."""
@@ -387,6 +385,26 @@ def peak_mb() -> float:
     import resource
 
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+
+
+def readable_python() -> str | None:
+    """An interpreter that an ordinary user can start."""
+    for name in (sys.executable, "/usr/bin/python3", *(f"/usr/bin/python3.{k}" for k in range(11, 20))):
+        path = shutil.which(name)
+        if path and _runs_for_everybody(path):
+            return path
+    return None
+
+
+def _runs_for_everybody(path: str) -> bool:
+    check = "import sys; sys.exit(sys.version_info < (3, 11))"
+    try:
+        run = subprocess.run(
+            [path, "-S", "-c", check], user=ORDINARY, group=ORDINARY, extra_groups=[], cwd="/"
+        )
+    except OSError:
+        return False
+    return run.returncode == 0
 
 
 def main(level: str, lacks: str = "{}") -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,11 +14,10 @@ import pytest
 from gagar_core.sandbox import ProcessSandbox, SandboxSettings
 from gagar_core.sandbox.levels import try_level
 from tests.sandbox.attacks import ATTACKS, Attack
-from tests.sandbox.gauntlet import Control, Outside, faults_of, sandbox_at
+from tests.sandbox.gauntlet import ORDINARY, Control, Outside, faults_of, readable_python, sandbox_at
 
 GAUNTLET = Path(__file__).with_name("gauntlet.py")
 IDS = [attack.id for attack in ATTACKS]
-ORDINARY = 61_000
 
 
 @pytest.fixture(scope="module")
@@ -62,26 +59,6 @@ def test_the_attack_bites_without_the_wall(attack: Attack, outside: Outside) -> 
 
 def test_the_list_is_whole() -> None:
     assert len(ATTACKS) == len(set(IDS)) == 64
-
-
-def readable_python() -> str | None:
-    """An interpreter that an ordinary user can start."""
-    for name in (sys.executable, "/usr/bin/python3", *(f"/usr/bin/python3.{k}" for k in range(11, 20))):
-        path = shutil.which(name)
-        if path and _runs_for_everybody(path):
-            return path
-    return None
-
-
-def _runs_for_everybody(path: str) -> bool:
-    check = "import sys; sys.exit(sys.version_info < (3, 11))"
-    try:
-        run = subprocess.run(
-            [path, "-S", "-c", check], user=ORDINARY, group=ORDINARY, extra_groups=[], cwd="/"
-        )
-    except OSError:
-        return False
-    return run.returncode == 0
 
 
 @pytest.mark.slow

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -167,3 +170,28 @@ def test_all_bad_settings_are_named_at_once() -> None:
     assert all(
         word in str(caught.value) for word in ("docker", "workers", "fuel", "memory_mb", "landlock-weak")
     )
+
+
+def test_the_journal_has_a_line_per_program_and_no_source(tmp_path: Path) -> None:
+    log = tmp_path / "logs" / "sandbox.jsonl"
+    with open_sandbox(SandboxSettings(log=str(log), allow_no_isolation=True)) as sandbox:
+        run(sandbox, HONEST, (1, 2), (3, "x"))
+        run(sandbox, HONEST, (1, 2))
+        run(sandbox, "import sys\ndef f(): sys.exit()", ())
+    head, *lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert head["sandbox"]["level"] == sandbox.level
+    assert head["limits"]["fuel"] == sandbox.settings.fuel
+    assert [line["statuses"] for line in lines] == [["ok", "error"], ["error"]]
+    assert [line["suspicious"] for line in lines] == [False, True]
+    assert lines[0]["sha256"] == hashlib.sha256(HONEST.encode()).hexdigest()
+
+
+def test_tampering_is_counted_per_program() -> None:
+    with open_sandbox(SandboxSettings(allow_no_isolation=True)) as sandbox:
+        run(sandbox, HONEST, (1, 2))
+        assert sandbox.counters.tamper_hints == 0
+        run(sandbox, "class E(int): pass\ndef f(x): return E(1)", (1,), (2,))
+        run(sandbox, "import unittest\ndef f(x): raise unittest.SkipTest", (1,))
+        run(sandbox, "def f(x): return 1 / 0", (1,))
+        assert (sandbox.counters.programs, sandbox.counters.tampering) == (4, 2)
+        assert sandbox.counters.tamper_hints == 500

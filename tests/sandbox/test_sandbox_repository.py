@@ -144,7 +144,7 @@ def grader(request: pytest.FixtureRequest) -> Iterator[RepositoryGrader]:
     refused: dict[str, str] = {}
     if try_level(request.param, SandboxSettings(), refused) is None:
         pytest.skip(f"level {request.param} is not to be had here: {refused[request.param]}")
-    with RepositoryGrader(SandboxSettings(level=request.param, cpu_s=3)) as opened:
+    with RepositoryGrader(SandboxSettings(level=request.param, cpu_s=1.5)) as opened:
         yield opened
 
 

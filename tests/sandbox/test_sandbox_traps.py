@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -207,3 +209,78 @@ def test_no_scratch_is_left_behind(sandbox: ProcessSandbox) -> None:
     sandbox._lanes[0].stop()
     assert not scratch or not Path(scratch).exists()
     assert run(sandbox, "def f(): return 3").value == 3
+
+
+USE = """
+import os, sys, threading
+from gagar_core.sandbox import SandboxSettings, open_sandbox
+from gagar_core.types import Program
+level, how = sys.argv[1:]
+sandbox = open_sandbox(SandboxSettings(level=level))
+idle = sandbox.open(Program("import os\\ndef f(x):\\n    return x", "f"))
+def ask(x):
+    return idle.call((x,)).value
+if how == "thread":
+    worker = threading.Thread(target=ask, args=(1,))
+    worker.start()
+    worker.join()
+    first = sandbox._lanes[0].zygote.pid
+    print(ask(2), sandbox._lanes[0].zygote.pid == first, sandbox._lanes[0].zygote.starts)
+elif how == "fork":
+    print(ask(1), flush=True)
+    pid = os.fork()
+    if pid == 0:
+        print(ask(2), sandbox._lanes[0].zygote.starts, flush=True)
+        sandbox.close()
+        os._exit(0)
+    os.waitpid(pid, 0)
+    print(ask(3), sandbox._lanes[0].zygote.starts)
+else:
+    zygote = sandbox._lanes[0].zygote
+    print(ask(1), zygote.pid, list(zygote._live)[0], zygote.scratch or "-", flush=True)
+    os.kill(os.getpid(), 9)
+sandbox.close()
+"""
+
+
+def use(level: str, how: str) -> subprocess.CompletedProcess[str]:
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    command = [sys.executable, "-S", "-c", USE, level, how]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, cwd="/", timeout=60)
+
+
+def test_a_zygote_outlives_the_thread_that_started_it(sandbox: ProcessSandbox) -> None:
+    assert use(sandbox.level, "thread").stdout == "2 True 1\n"
+
+
+def test_a_forked_process_leaves_its_parents_zygote_alone(sandbox: ProcessSandbox) -> None:
+    assert use(sandbox.level, "fork").stdout == "1\n2 2\n3 1\n"
+
+
+def test_nothing_outlives_a_broker_that_is_killed(sandbox: ProcessSandbox) -> None:
+    run = use(sandbox.level, "die")
+    _, zygote, child, scratch = run.stdout.split()
+    deadline = time.monotonic() + 5
+    while (is_alive(int(zygote)) or is_alive(int(child))) and time.monotonic() < deadline:
+        os.sched_yield()
+    assert not is_alive(int(zygote))
+    assert not is_alive(int(child))
+    filesystem.sweep()  # what the next start does
+    assert not Path(scratch).exists()
+
+
+@pytest.mark.slow
+def test_a_child_that_does_not_read_is_stopped(sandbox: ProcessSandbox) -> None:
+    source = """
+import os, threading, time
+def f(x):
+    if not x:
+        os.dup2(os.open('/dev/null', os.O_RDWR), 3)  # main reads nothing there and ends; the pipe stays open
+        threading.Thread(target=time.sleep, args=(60,)).start()
+    return len(x)
+"""
+    batch = [(Program(source, "f"), [("",), ("x" * 300_000,)]), (Program("def f(): return 1", "f"), [()])]
+    results = sandbox.calls_batch(batch)
+    assert results[0][0].value == 0
+    assert results[0][1].status in ("timeout", "error")
+    assert results[1][0].value == 1

@@ -45,7 +45,8 @@ def test_the_main_comparison_has_the_planned_arms() -> None:
     assert {line["config"]["loss"]["kind"] for line in runs} == {"token_mean"}
     assert plan.head["baseline"] == "dr_grpo"
     assert plan.head["hypotheses"][0]["against"] == "dr_grpo"
-    assert plan.head["hypotheses"][3]["against"] == "grpo"
+    assert plan.head["hypotheses"][3]["variant"] == "grpo"
+    assert plan.head["hypotheses"][3]["against"] == "grpo sampling=keep_all"
 
 
 def test_two_processes_make_the_same_plan(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import sys
 from collections.abc import Callable
@@ -15,12 +16,14 @@ from gates import Gate
 from plans import begun, finish, recorder, write_plan
 
 from experiments.liveness import start_ticks
+from gagar_core.errors import StoppedError
 from gagar_core.records import read_json
 from sweeps.jobs import Job
 from sweeps.ledger import Ledger
 from sweeps.plan_source import MAX_LOST, PlanSource
 from sweeps.puller import Puller
 from sweeps.status import status_of
+from sweeps.submit import missing
 
 
 def pull(
@@ -44,6 +47,10 @@ def on(identity: str, then: Callable[[], None]) -> Callable[[Job], None]:
 
 def boom() -> None:
     raise ValueError("no such luck")
+
+
+def stopped() -> None:
+    raise StoppedError("after step 3")
 
 
 def test_everything_is_done_once_artifacts_first(tmp_path: Path) -> None:
@@ -71,6 +78,7 @@ def test_everything_is_done_once_artifacts_first(tmp_path: Path) -> None:
         (lambda: os.kill(os.getpid(), signal.SIGKILL), "killed", "ended by SIGKILL"),
         (lambda: os.kill(os.getpid(), signal.SIGSEGV), "failed", "ended by SIGSEGV"),
         (lambda: sys.exit("bye"), "failed", "SystemExit: bye"),
+        (stopped, "killed", "StoppedError: after step 3"),
     ],
 )
 def test_one_bad_end_is_recorded_and_the_others_go_on(
@@ -137,6 +145,8 @@ def test_runs_whose_artifact_failed_are_blocked_and_say_so(tmp_path: Path) -> No
     rows = status_of(ledger).runs
     assert [row.state for row in rows] == ["blocked", "blocked", "done", "done"]
     assert bad in rows[0].look.evidence
+    assert missing(status_of(ledger)) == []
+    assert len(missing(status_of(ledger), ["failed"])) == 2
     assert pull(ledger, "b", finish, retry=("failed",)) == {"ok": 3}
 
 
@@ -162,8 +172,6 @@ def test_killing_the_puller_loses_only_the_run_in_hand(tmp_path: Path, gate: Gat
 
 def _gone(pid: int) -> bool:
     """Wait for a process that is not our child to end (a pidfd becomes readable then)."""
-    import select
-
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -182,7 +190,10 @@ def test_killing_a_run_loses_only_that_run(tmp_path: Path, gate: Gate) -> None:
         gate.next()
         gate.open()
     victim = gate.next()
+    handle = os.pidfd_open(victim.pid)
     os.kill(victim.pid, signal.SIGKILL)
+    select.select([handle], [], [])  # dead for sure, or it might still take a byte meant for the others
+    os.close(handle)
     gate.open(3)
     output, _ = puller.communicate()
     assert output.endswith("{'ok': 5, 'killed': 1}\n")
@@ -231,6 +242,24 @@ def test_a_stop_ends_the_runs_in_hand_and_gives_the_reason(tmp_path: Path) -> No
     assert pull(ledger, "a", recorder(started, hang), stop=stop) == {"ok": 2, "killed": 1}
     row = status_of(ledger).runs[0]
     assert (row.state, row.look.evidence) == ("killed", "cancelled")
+
+
+def test_a_signal_to_worker_and_run_alike_has_the_reason_of_the_worker(tmp_path: Path) -> None:
+    ledger = write_plan(tmp_path)
+    bad = ledger.runs[0]["run_id"]
+    told = tmp_path / "told"
+
+    def die(job: Job) -> None:
+        if job.identity == bad:
+            told.touch()
+            os.kill(os.getpid(), signal.SIGTERM)
+        finish(job)
+
+    def stop() -> str:
+        return "cancelled" if told.exists() else ""
+
+    assert pull(ledger, "a", die, stop=stop)["killed"] == 1
+    assert exit_of(ledger, bad)["reason"] == "cancelled"
 
 
 def test_what_a_run_leaves_running_is_ended_with_it(tmp_path: Path) -> None:

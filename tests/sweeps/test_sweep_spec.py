@@ -154,6 +154,14 @@ def test_launcher_words_become_typed_settings() -> None:
     assert launcher_settings(words) == Slurm(workers=2, time_min=5, options={"exclude": "n1", "nice": 7})
 
 
+def test_settings_of_an_earlier_submission_are_kept_or_replaced() -> None:
+    before = {"kind": "slurm", "workers": 3, "options": {"hold": True}}
+    assert launcher_settings([], before) == Slurm(workers=3, options={"hold": True})
+    changed = launcher_settings(["launcher.options={}", "launcher.time_min=9"], before)
+    assert changed == Slurm(workers=3, time_min=9)
+    assert launcher_settings(["launcher=local"], before) == Local()
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

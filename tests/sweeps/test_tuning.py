@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
@@ -287,6 +289,20 @@ def test_a_failed_run_fails_its_trial_and_the_study_goes_on(tmp_path: Path) -> N
     assert study.reason(1) == "seed 0: ValueError: no luck"
     assert study.reason(2) == "seed 0: diverged: loss is nan at step 3"
     assert tune(ledger, 4, floor_is_the_value) == {}  # failed trials are part of the total
+
+
+def test_a_killed_run_is_tried_again_in_a_new_trial(tmp_path: Path) -> None:
+    ledger = make(tmp_path)
+
+    def perform(job: Job) -> None:
+        if job.kind == "run" and job.spec["trial"] == 1 and job.spec["seed"] == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        floor_is_the_value(job)
+
+    assert tune(ledger, 4, perform) == {"ok": 2 + 4 * 2, "killed": 1}  # seed 0 of the point was done already
+    study = Study(ledger)
+    assert (study.counts().complete, study.counts().failed, study.counts().lost) == (4, 0, 1)
+    assert study.reason(1) == "seed 1: ended by SIGKILL"
 
 
 def test_a_point_that_was_tried_before_is_not_run_again(tmp_path: Path) -> None:
