@@ -21,8 +21,8 @@ def write_report(
     data: Sequence[SweepData], out: Path, title: str, compare: tuple[str, str] | None = None
 ) -> dict[str, Any]:
     """Write ``report.json``, ``.html``, ``.md`` and ``figures/`` under ``out``; returns the tree."""
-    _make_folder(out)
     tree = build(data, title, compare)
+    _make_folder(out)
     sections: list[dict[str, Any]] = tree["sweeps"]
     figures = [draw_all(section, part.curves) for section, part in zip(sections, data, strict=True)]
     try:

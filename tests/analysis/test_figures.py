@@ -7,13 +7,16 @@ from collections.abc import Callable, Collection
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analysis.curves import Curve
 from analysis.data import read
 from analysis.plots.drawing import Drawing
 from analysis.plots.figures import FIGURES, draw_all
+from analysis.plots.panels import seed_width
 from analysis.plots.stacks import line, solid_part
 from analysis.plots.style import looks, new_figure, short_names, spread
 from analysis.report import build
@@ -117,3 +120,12 @@ def test_means_over_survivors_are_dotted(tmp_path: Path, make_sweep: Callable[..
     _, axes = new_figure()
     line(axes[0, 0], one["step"], one["mean"], looks(["a"], None)["a"], solid=solid_part(one))
     assert [list(drawn.get_xdata()) for drawn in axes[0, 0].lines] == [[0, 10], [10, 20]]
+
+
+def test_thin_lines_of_many_runs_are_averaged_and_few_are_not() -> None:
+    def curve(runs: int, steps: int) -> Curve:
+        return Curve(tuple(map(str, range(runs))), np.arange(1, steps + 1), np.zeros((runs, steps)))
+
+    assert [seed_width(curve(*shape)) for shape in ((60, 200), (61, 200), (1000, 200), (600, 2000), (3, 1))] == [
+        1, 2, 17, 100, 1,
+    ]  # fmt: skip
