@@ -88,7 +88,7 @@ def check_range(
     open_low: bool = False,
     open_high: bool = False,
 ) -> list[str]:
-    """Return a fault if ``value`` is outside the interval (NaN and infinity always are), else an empty list."""
+    """A fault if ``value`` is outside the interval (NaN and infinity always are), else an empty list."""
     below = low is not None and not (value > low if open_low else value >= low)
     above = high is not None and not (value < high if open_high else value <= high)
     if not below and not above and math.isfinite(value):
