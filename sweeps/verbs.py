@@ -14,23 +14,35 @@ from sweeps.plan import Plan, build_plan
 from sweeps.spec import find_spec, from_words, load_spec, with_words
 from sweeps.status import Status, Watcher, look_at, summary, table
 from sweeps.submit import missing, submit
-from sweeps.words import is_launcher_word, launcher_settings
+from sweeps.words import is_launcher_word, launcher_settings, merge
 
 
 def planned(words: Sequence[str]) -> tuple[Plan, Any]:
     """The plan of ``[NAME] key=value ...`` and the launcher settings among the words."""
     names = [word for word in words if "=" not in word]
     overrides = [word for word in words if "=" in word]
-    launcher = launcher_settings([word for word in overrides if is_launcher_word(word)])
+    launching = [word for word in overrides if is_launcher_word(word)]
     rest = [word for word in overrides if not is_launcher_word(word)]
     if len(names) > 1:
         msg = f"expected at most one spec name; got {' '.join(names)}"
         raise ConfigError(msg)
-    if not names and all(word.split("=", 1)[0] in ("root", "name", "baseline") for word in rest):
+    if not names and all(word.split("=", 1)[0] in ("root", "name", "baseline", "tier") for word in rest):
         msg = "what is to run? give a spec (main, demo) or overrides (algorithm=grpo,gagar 'seed=range(3)')"
         raise ConfigError(msg)
     spec = with_words(load_spec(find_spec(names[0])), rest) if names else from_words(rest)
-    return build_plan(spec), launcher
+    return build_plan(spec), with_resources(spec.resources, launching)
+
+
+def with_resources(resources: Sequence[str], words: Sequence[str]) -> Any:
+    """Launcher settings from a spec's resources and the words of a command line, which win.
+
+    Resources are those of one launcher: none of them is used where the words choose another.
+    """
+    kinds = [
+        dict(word.split("=", 1) for word in some).get("launcher", "local") for some in (resources, words)
+    ]
+    other = any(word.startswith("launcher=") for word in words) and kinds[0] != kinds[1]
+    return launcher_settings(merge(() if other else resources, words))
 
 
 def resumed(name: str, words: Sequence[str]) -> tuple[Ledger, Any]:
