@@ -5,6 +5,7 @@
     submissions/<nonce>/intent.json     what was asked for, written before anything is started
                         ack.json        what was started (process, job id)
                         cancel.json     "stop", written by whoever cancels; workers look at it
+                        failed-<run>.json, halt.json   failures in it, and that they were too many
                         log.txt         output of the workers
     runs/<run_id>/                      run folders
     artifacts/<digest>/attempts/<k>/    attempts at building an artifact (it lies in the root itself)
@@ -65,6 +66,24 @@ class Submission:
     def void(self) -> dict[str, Any]:
         """Why nothing was started; empty if something was, or may have been."""
         return _optional(self.path / "void.json")
+
+    @property
+    def only(self) -> frozenset[str]:
+        """Runs that it was restricted to; empty means all."""
+        return frozenset(self.intent.get("only", ()))
+
+    def note_failure(self, run_id: str) -> None:
+        """Write down that a run failed in this submission; at ``max_failures`` of them no more is begun."""
+        publish_once(self.path / f"failed-{run_id}.json", to_json({"run_id": run_id}))
+        if self.halted:
+            publish_once(self.path / "halt.json", to_json({"reason": self.halted}))
+
+    @property
+    def halted(self) -> str:
+        """Why no further run is begun, "" if that is not so."""
+        most = int(self.intent.get("max_failures", 0))
+        failed = sum(1 for _ in self.path.glob("failed-*.json")) if most else 0
+        return f"{failed} runs failed and --max-failures is {most}" if most and failed >= most else ""
 
     @property
     def cancelled(self) -> bool:

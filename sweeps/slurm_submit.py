@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -57,6 +59,19 @@ def start_slurm(ledger: Ledger, submission: Submission, settings: Slurm, element
         raise _refused(submission, str(err)) from err
     job = str(jobs[0].job_id).split("_")[0]
     publish_once(submission.path / "ack.json", to_json({"job": job, "elements": elements}))
+
+
+def render(folder: Path, settings: Slurm, elements: int) -> str:
+    """The script that a submission would hand to sbatch now; NONCE stands for what it would draw."""
+    import submitit.slurm.slurm as slurm
+
+    submission = Submission(folder / "submissions" / "NONCE")
+    logs = submission.path / "slurm"
+    parameters = sbatch_parameters(settings, job_name(Ledger(folder), submission), elements)
+    python = settings.python or shlex.quote(sys.executable)
+    command = f"{python} -u -m submitit.core._submit {shlex.quote(str(logs))}"
+    number = elements if elements > 1 else None
+    return str(slurm._make_sbatch_string(command=command, folder=logs, map_count=number, **parameters))
 
 
 def sbatch_parameters(settings: Slurm, name: str, elements: int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -34,16 +34,25 @@ def missing(status: Status, retry: Sequence[str] = ()) -> list[str]:
 
 
 def submit(
-    status: Status, launcher: Any, *, todo: int, retry: Sequence[str] = (), trials: int = 0
+    status: Status,
+    launcher: Any,
+    *,
+    todo: int,
+    retry: Sequence[str] = (),
+    trials: int = 0,
+    limits: Mapping[str, Any] | None = None,
 ) -> Submission:
-    """Start workers of one launcher on ``todo`` runs (or trials, up to a total of ``trials``)."""
+    """Start workers of one launcher on ``todo`` runs (or trials, up to a total of ``trials``).
+
+    ``limits`` are ``only`` (ids of runs) and ``max_failures``.
+    """
     ledger = status.ledger
     local = isinstance(launcher, Local)
     if not local:
         check_slurm()
     settle(status)
     settings = {"kind": "local" if local else "slurm", **asdict(launcher)}
-    intent = {"launcher": settings, "retry": list(retry), "argv": sys.argv[1:]}
+    intent = {"launcher": settings, "retry": list(retry), "argv": sys.argv[1:], **(limits or {})}
     submission = ledger.open_submission(intent | ({"trials": trials} if trials else {}))
     if local:
         start_local(ledger, submission)
