@@ -178,6 +178,9 @@ def _submit_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--no-follow", action="store_true", help="return at once, also on a terminal")
     parser.add_argument(
+        "--other-code", action="store_true", help="go on although the code has changed; such runs are marked"
+    )
+    parser.add_argument(
         "--retry",
         default="",
         metavar="failed",

@@ -2,6 +2,7 @@
 
     sweep.json                          question, baseline, hypotheses, digest of the plan
     plan.jsonl                          one line per artifact and run, in the order in which they are taken
+    code/<digest>/                      copies of the packages that workers import
     submissions/<nonce>/intent.json     what was asked for, written before anything is started
                         ack.json        what was started (process, job id)
                         cancel.json     "stop", written by whoever cancels; workers look at it

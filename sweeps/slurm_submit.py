@@ -50,7 +50,8 @@ def start_slurm(ledger: Ledger, submission: Submission, settings: Slurm, element
     folder.mkdir(mode=PRIVATE)
     check_private(submission.path)
     executor = submitit.SlurmExecutor(folder=folder, max_num_timeout=0, python=settings.python or None)
-    executor.update_parameters(**sbatch_parameters(settings, job_name(ledger, submission), elements))
+    name, copy = job_name(ledger, submission), code_folder(ledger, submission)
+    executor.update_parameters(**sbatch_parameters(settings, name, elements, copy))
     arguments = [str(ledger.path.resolve())] * elements, [submission.nonce] * elements
     try:
         with _outside_of_jobs():
@@ -74,10 +75,20 @@ def render(folder: Path, settings: Slurm, elements: int) -> str:
     return str(slurm._make_sbatch_string(command=command, folder=logs, map_count=number, **parameters))
 
 
-def sbatch_parameters(settings: Slurm, name: str, elements: int) -> dict[str, Any]:
-    """submitit's parameters for the settings of the launcher; an option set to false is left out."""
+def code_folder(ledger: Ledger, submission: Submission) -> Path:
+    """Where a submission's workers import from: its copy of the code."""
+    copy = submission.intent.get("code", {}).get("copy")
+    return (ledger.path / "code" / copy).resolve() if copy else CHECKOUT
+
+
+def sbatch_parameters(settings: Slurm, name: str, elements: int, imports: Path = CHECKOUT) -> dict[str, Any]:
+    """submitit's parameters for the settings of the launcher; an option set to false is left out.
+
+    ``imports`` is the folder that workers import our packages from.
+    """
     exports = [f"export {variable}=1" for variable in THREAD_VARIABLES]
-    path = f'export PYTHONPATH={CHECKOUT}"${{PYTHONPATH:+:$PYTHONPATH}}"'
+    path = f'export PYTHONPATH={shlex.quote(str(imports))}"${{PYTHONPATH:+:$PYTHONPATH}}"'
+    safe = "export PYTHONSAFEPATH=1"  # the folder that a job starts in is no place to import from
     # what is killed is begun anew by resume, as a new attempt; Slurm must not start it a second time
     options = {"no-requeue": True, **settings.options}
     wanted = {
@@ -95,7 +106,7 @@ def sbatch_parameters(settings: Slurm, name: str, elements: int) -> dict[str, An
         "signal_delay_s": settings.warn_s,
         "stderr_to_stdout": True,
         "wckey": None,  # submitit's default is refused where wckeys are checked
-        "setup": [*settings.setup, path, *exports],
+        "setup": [*settings.setup, path, safe, *exports],
         "additional_parameters": {k: v for k, v in options.items() if v is not False},
     }
     return {key: value for key, value in wanted.items() if value is not None or key == "wckey"}

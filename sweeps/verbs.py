@@ -73,7 +73,15 @@ def start(ledger: Ledger, launcher: Any, options: argparse.Namespace, selection:
     if ledger.is_tuning and not status.at_work and not status.complete:
         todo = ["trials"] * (ledger.trials_asked() - ledger.trials_ended())
     if todo:
-        submission = submit(status, launcher, todo=len(todo), retry=retry, trials=trials, limits=limits)
+        submission = submit(
+            status,
+            launcher,
+            todo=len(todo),
+            retry=retry,
+            trials=trials,
+            limits=limits,
+            other_code=options.other_code,
+        )
         where = f", Slurm job {submission.ack['job']}" if "job" in submission.ack else ""
         what = f"{len(todo)} of {len(status.runs)} runs to do"
         print(f"{ledger.path}: {what}; submission {submission.nonce}{where}")
@@ -97,7 +105,8 @@ def start_tuning(options: argparse.Namespace) -> int:
     elif status.at_work:
         print(f"{ledger.path}: is being worked on; `python -m sweeps status {ledger.path}` looks")
     else:
-        submission = submit(status, launcher, todo=tuning.trials - ended, trials=tuning.trials)
+        todo = tuning.trials - ended
+        submission = submit(status, launcher, todo=todo, trials=tuning.trials, other_code=options.other_code)
         where = f", Slurm job {submission.ack['job']}" if "job" in submission.ack else ""
         print(f"{ledger.path}: up to {tuning.trials} trials; submission {submission.nonce}{where}")
     return _attend(ledger, options)
