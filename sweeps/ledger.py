@@ -28,6 +28,7 @@ from typing import Any
 from experiments.liveness import whoami
 from gagar_core.errors import ConfigError, RecordsError
 from gagar_core.records import SCHEMA_VERSION, publish, publish_once, read_json, to_json
+from sweeps import crash
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 
@@ -215,6 +216,7 @@ class Ledger:
         folder.parent.mkdir(mode=PRIVATE, exist_ok=True)
         folder.mkdir(mode=PRIVATE)
         publish_once(folder / "intent.json", to_json({**intent, "by": whoami()}))
+        crash.point("intent written")
         return Submission(folder)
 
 
@@ -229,7 +231,9 @@ def create(path: Path, head: Mapping[str, Any], lines: Sequence[Mapping[str, Any
         path.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         if not (path / "sweep.json").exists():
             publish(path / "plan.jsonl", content.encode())  # before the head: a head promises a plan
+            crash.point("plan written")
             publish_once(path / "sweep.json", to_json({"schema_version": SCHEMA_VERSION, **head}))
+            crash.point("head written")
     except OSError as err:
         msg = f"cannot write to {path}: {err.strerror or err}; give another root="
         raise RecordsError(msg) from err

@@ -17,6 +17,7 @@ from typing import Any
 
 from gagar_core.errors import LaunchError
 from gagar_core.records import publish_once, to_json
+from sweeps import crash
 from sweeps.launchers import Slurm
 from sweeps.ledger import PRIVATE, Ledger, Submission
 from sweeps.process import THREAD_VARIABLES
@@ -59,7 +60,9 @@ def start_slurm(ledger: Ledger, submission: Submission, settings: Slurm, element
     except (submitit.core.utils.FailedJobError, submitit.core.utils.FailedSubmissionError) as err:
         raise _refused(submission, str(err)) from err
     job = str(jobs[0].job_id).split("_")[0]
+    crash.point("job started")
     publish_once(submission.path / "ack.json", to_json({"job": job, "elements": elements}))
+    crash.point("ack written")
 
 
 def render(folder: Path, settings: Slurm, elements: int) -> str:

@@ -109,8 +109,8 @@ def status_of(ledger: Ledger, view: SlurmView | None = None) -> Status:
 
 def is_live(submission: Submission, now: float, view: SlurmView | None = None) -> bool:
     """Whether a submission is in Slurm's queue, or has a worker that lives, or was only just started."""
-    queued = view.queued(submission.nonce) if view and submission.ack else None
-    if queued is not None:
+    queued = view.queued(submission.nonce) if view else None
+    if queued or (queued is not None and submission.ack):
         return queued
     workers = list(submission.path.glob("worker-*.json"))
     if not workers:
@@ -121,9 +121,15 @@ def is_live(submission: Submission, now: float, view: SlurmView | None = None) -
 def _just_started(submission: Submission, now: float) -> bool:
     ack = submission.ack
     if not ack:
-        return age(submission.path / "intent.json", now) <= STALE_S
+        return not _never_started(submission) and age(submission.path / "intent.json", now) <= STALE_S
     known = alive(ack) if "pid" in ack else None
     return known if known is not None else age(submission.path / "ack.json", now) <= STALE_S
+
+
+def _never_started(submission: Submission) -> bool:
+    # A local submitter that died before it could say what it had started. Its worker may be about to report;
+    # then two work on the plan, which claims allow. sbatch may be under way for longer: that is waited for.
+    return submission.intent["launcher"]["kind"] == "local" and alive(submission.intent["by"]) is False
 
 
 def worker_lives(path: Path, now: float) -> bool:

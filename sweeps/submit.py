@@ -17,6 +17,7 @@ from experiments.attempts import Attempt
 from experiments.liveness import alive, whoami
 from gagar_core.errors import LaunchError
 from gagar_core.records import publish_once, read_json, to_json
+from sweeps import crash
 from sweeps.launchers import Local
 from sweeps.ledger import Ledger, Submission
 from sweeps.process import THREAD_VARIABLES
@@ -58,6 +59,7 @@ def submit(
     settings = {"kind": "local" if local else "slurm", **asdict(launcher)}
     intent = {"launcher": settings, "retry": list(retry), "argv": sys.argv[1:], **(limits or {})}
     copy = code.snapshot(ledger.path / "code")
+    crash.point("code copied")
     intent["code"] = {**code.facts(), "copy": copy.name, "other": other}
     submission = ledger.open_submission(intent | ({"trials": trials} if trials else {}))
     if local:
@@ -126,7 +128,9 @@ def start_local(ledger: Ledger, submission: Submission) -> None:
         raise LaunchError(msg) from err
     finally:
         log.close()
+    crash.point("job started")
     publish_once(submission.path / "ack.json", to_json(whoami(worker.pid)))
+    crash.point("ack written")
     worker.returncode = 0  # it is not ours to wait for, so no warning when this object goes
 
 
