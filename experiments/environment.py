@@ -9,6 +9,7 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 from experiments import code
+from experiments.artifacts import required
 from gagar_core.records import SCHEMA_VERSION
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def describe(config: RunConfig, live: LiveRun) -> dict[str, Any]:
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in _PACKAGES},
         "code": code.facts(),
+        "artifacts": {spec.kind: spec.digest for spec in required(config)},
     }
 
 

@@ -24,6 +24,7 @@ _ENVIRONMENT = (
     "suite",
     "suite_digest",
     "parameters",
+    "artifacts",
 )
 _ENDING = ("status", "reason", "steps", "first", "last")
 
