@@ -9,8 +9,6 @@ two processes that miss the same artifact build it once; the loser waits and rea
 from __future__ import annotations
 
 import importlib
-import os
-import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,15 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from experiments.identity import delta, digest_of
+from experiments.lease import LeaseHeldError, lease
 from experiments.schema import CONFIG_EPOCH, RunConfig, to_record
-from gagar_core.errors import RecordsError
 from gagar_core.records import publish, publish_once, read_json, to_json
 
 BUILDERS = {"sft": "experiments.sft_artifact"}
 """kind -> module with ``build(config, folder)``; imported only when something is built."""
 
-LEASE_STALE_S = 60.0
-"""A lease whose owner has not touched it for this long (in file-server time) may be broken."""
+_POLL_S = 0.2
+"""Between looks at what somebody else builds, seconds."""
 
 
 @dataclass(frozen=True)
@@ -61,21 +59,18 @@ def required(config: RunConfig) -> list[ArtifactSpec]:
 
 def ensure(spec: ArtifactSpec, beat: Callable[[], None] = lambda: None) -> Path:
     """Return the artifact's folder, building it if nobody else does; ``beat`` is called while waiting."""
+    held = spec.path().with_name(f"{spec.digest}.lease")
     while not spec.done():
-        lease = spec.path().with_name(f"{spec.digest}.lease")
-        lease.parent.mkdir(parents=True, exist_ok=True)
-        if publish_once(lease, to_json({"host": socket.gethostname(), "pid": os.getpid()})):
-            try:
-                _build(spec, lease)
-            finally:
-                lease.unlink(missing_ok=True)
-        else:
-            _wait_or_break(lease)
+        try:
+            with lease(held):
+                _build(spec, held)
+        except LeaseHeldError:
+            time.sleep(_POLL_S)
             beat()
     return spec.path()
 
 
-def _build(spec: ArtifactSpec, lease: Path) -> None:
+def _build(spec: ArtifactSpec, held: Path) -> None:
     if spec.done():
         return
     folder = spec.path()
@@ -85,34 +80,8 @@ def _build(spec: ArtifactSpec, lease: Path) -> None:
         to_json({"kind": spec.kind, "seed": spec.seed, "config": to_record(spec.config)}),
     )
     builder = importlib.import_module(BUILDERS[spec.kind])
-    summary = builder.build(spec.config, folder, beat=lambda: os.utime(lease))
+    summary = builder.build(spec.config, folder, beat=lambda: held.touch())
     publish_once(folder / "done.json", to_json(summary))
-
-
-def _wait_or_break(lease: Path) -> None:
-    # the probe's time comes from the same file server as the lease's: clocks of hosts are never compared
-    probe = lease.with_name(f"{lease.name}.{os.getpid()}.probe")
-    try:
-        owner = read_json(lease)
-        probe.touch()
-        age = probe.stat().st_mtime - lease.stat().st_mtime
-        same_host_dead = owner["host"] == socket.gethostname() and not pid_alive(owner["pid"])
-        if same_host_dead or age > LEASE_STALE_S:
-            lease.replace(lease.with_name(f"{lease.name}.{os.getpid()}.broken"))
-            return
-    except (FileNotFoundError, RecordsError):
-        return  # the owner finished between our looks
-    finally:
-        probe.unlink(missing_ok=True)
-    time.sleep(0.2)
-
-
-def pid_alive(pid: int) -> bool:
-    """Whether a process of this host exists (a zombie does not count)."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 def summary_of(spec: ArtifactSpec) -> dict[str, Any]:

@@ -6,10 +6,10 @@ import importlib.metadata
 import os
 import platform
 import socket
-import subprocess
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from experiments import code
+from experiments.artifacts import required
 from gagar_core.records import SCHEMA_VERSION
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ def describe(config: RunConfig, live: LiveRun) -> dict[str, Any]:
         "platform": platform.platform(),
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in _PACKAGES},
-        "code": code_revision(),
+        "code": code.facts(),
+        "artifacts": {spec.kind: spec.digest for spec in required(config)},
     }
 
 
@@ -42,19 +43,3 @@ def _version(package: str) -> str:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return "unknown"
-
-
-def code_revision() -> dict[str, Any]:
-    """Commit of the checkout and whether files differ from it; empty outside a repository."""
-    root = Path(__file__).parent.parent
-    try:
-        commit = _git(root, "rev-parse", "HEAD")
-        return {"commit": commit, "dirty": bool(_git(root, "status", "--porcelain", "--untracked-files=no"))}
-    except (OSError, subprocess.CalledProcessError):
-        return {}
-
-
-def _git(root: Path, *words: str) -> str:
-    return subprocess.run(
-        ["git", "-C", str(root), *words], capture_output=True, text=True, check=True
-    ).stdout.strip()

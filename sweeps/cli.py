@@ -7,9 +7,9 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 
-from gagar_core.errors import ConfigError, GagarError
+from gagar_core.errors import ConfigError, GagarError, gather
 from sweeps.ledger import Ledger, locate
-from sweeps.status import Watcher, look_at, table, to_json_data
+from sweeps.status import Status, Watcher, look_at, table, to_json_data
 
 INTRO = """\
 Plan, run and watch many training runs; tune settings.
@@ -20,13 +20,15 @@ Plan, run and watch many training runs; tune settings.
   python -m sweeps status main                        what has become of it
 
 VERBS (`python -m sweeps VERB --help` explains each)
-  plan      show runs and artifacts of a sweep, what is done, the digest; changes nothing
+  plan      show runs and artifacts of a sweep, what is done, digest, cost; changes nothing
   submit    plan + start workers that outlive the shell; again = run only what is missing
   status    state of every run with its evidence; --json for programs
   wait      return when nobody works on the sweep any more
   logs      log of a run, or of the workers
   cancel    stop the workers; what is done stays done
   resume    like submit, for a sweep that was planned before
+  diff      what differs between two runs: settings, code, environment
+  clean     remove what no one needs any more; prints what, removes it with --yes
   sync      mirror finished runs to MLflow; sending twice adds nothing
   tune      search settings with Optuna: tune quality_weight
   doctor    what this machine can and cannot do
@@ -36,7 +38,12 @@ WORDS
   key=value        Hydra overrides, as for `python -m experiments.run`; a,b and range() sweep
   seed=0,1,2       seed blocks            name=N      sweep folder below the root
   root=PATH        where everything is written (runs)
+  tier=NAME        another price of a spec's question (its tiers)
   launcher=local|slurm  launcher.FIELD=V  where workers run     workers=N   runs (or elements) at a time
+
+SELECTING RUNS (status, resume, logs, diff, clean)
+  algorithm=gagar seed<3 state=failed trainer.lr>=0.01 'variant=grpo*'     all must hold
+  RUN              the beginning of an id, LABEL:SEED, or a label
 """
 
 
@@ -72,47 +79,46 @@ def _parser(verb: str, text: str, words: str = "NAME [key=value ...]") -> argpar
     return parser
 
 
-def _split(words: Sequence[str]) -> tuple[str, list[str]]:
-    """Name ("" if there is none) and override words."""
-    names = [word for word in words if "=" not in word]
-    if len(names) > 1 or (names and words[0] != names[0]):
-        msg = f"expected one NAME before key=value words; got {' '.join(words)}"
+def _existing(
+    words: Sequence[str], also: Callable[[str], bool] = lambda word: False
+) -> tuple[Ledger, list[str]]:
+    """The sweep that is named first, and the words that select runs; ``also`` are words of another kind."""
+    names = [word for word in words if not word.startswith("root=") and not also(word)]
+    if not names or "=" in names[0]:
+        msg = "which sweep? give its NAME; root=PATH if it is not in runs/"
         raise ConfigError(msg)
-    return (names[0] if names else ""), [word for word in words if "=" in word]
+    return locate(names[0], _root(words)), names[1:]
 
 
-def _root(words: Sequence[str], allowed: Sequence[str] = ("root",)) -> str:
-    """The value of ``root=``; other words are refused."""
-    unknown = [word for word in words if word.split("=", 1)[0] not in allowed]
-    if unknown:
-        msg = f"{' '.join(unknown)}: a planned sweep takes only {', '.join(f'{a}=' for a in allowed)} here"
-        raise ConfigError(msg)
+def _root(words: Sequence[str]) -> str:
     return next((word.split("=", 1)[1] for word in words if word.startswith("root=")), "runs")
 
 
-def _existing(words: Sequence[str]) -> Ledger:
-    name, overrides = _split(words)
-    if not name:
-        msg = "which sweep? give its NAME; root=PATH if it is not in runs/"
+def _whole(words: Sequence[str]) -> Ledger:
+    """A sweep for a verb that takes all of it."""
+    ledger, rest = _existing(words)
+    if rest:
+        msg = f"{' '.join(rest)}: this verb takes a whole sweep, and only root= besides its NAME"
         raise ConfigError(msg)
-    return locate(name, _root(overrides))
+    return ledger
 
 
 def _plan(arguments: list[str]) -> int:
-    parser = _parser("plan", "Show runs and artifacts of a sweep and what is done; change nothing.")
-    words = parser.parse_intermixed_args(arguments).words
+    parser = _parser(
+        "plan", "Show runs and artifacts of a sweep, what is done, and the cost; change nothing."
+    )
+    _plan_options(parser)
+    options = parser.parse_intermixed_args(arguments)
+    from sweeps.preview import show
     from sweeps.verbs import planned
 
-    plan, _ = planned(words)
-    known = Ledger(plan.folder)
-    for line in plan.lines:
-        done = "done" if known.is_done(line) else ""
-        name = line.get("run_id", line.get("digest"))
-        what = line["variant"] or f"artifact {line['artifact']}"
-        print(f"{line['index']:4d}  {name}  seed {line['seed']:<4d} {done:5s} {what}")
-    runs = sum(line["kind"] == "run" for line in plan.lines)
-    print(f"{plan.folder}: {runs} runs, {len(plan.lines) - runs} artifacts; plan {plan.head['plan_digest']}")
-    return 0
+    plan, launcher = planned(options.words)
+    return show(plan.folder, plan.head, plan.lines, launcher, options)
+
+
+def _plan_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="machine-readable, versioned (schema_version)")
+    parser.add_argument("--sbatch", action="store_true", help="with launcher=slurm: the script for sbatch")
 
 
 def _submit(arguments: list[str]) -> int:
@@ -121,23 +127,49 @@ def _submit(arguments: list[str]) -> int:
         "Plan a sweep and start workers that outlive this shell. A second call runs only what is missing.",
     )
     _submit_options(parser)
+    _limit_options(parser)
     options = parser.parse_intermixed_args(arguments)
+    from sweeps.preview import show
     from sweeps.verbs import planned, start
 
     plan, launcher = planned(options.words)
+    if options.dry_run:
+        return show(plan.folder, plan.head, plan.lines, launcher, argparse.Namespace(json=False, sbatch=True))
     return start(plan.write(), launcher, options)
 
 
 def _resume(arguments: list[str]) -> int:
     parser = _parser(
-        "resume", "Run what is missing of a sweep planned before. Takes root=, workers= and launcher words."
+        "resume",
+        "Run what is missing of a sweep planned before, or of the selected runs of it.",
+        "NAME [SELECTION ...] [root=PATH] [launcher words]",
     )
     _submit_options(parser)
+    _limit_options(parser)
     options = parser.parse_intermixed_args(arguments)
+    from sweeps.preview import show
     from sweeps.verbs import resumed, start
+    from sweeps.words import is_launcher_word
 
-    ledger, launcher = resumed(*_split(options.words))
-    return start(ledger, launcher, options)
+    ledger, selection = _existing(options.words, is_launcher_word)
+    launcher = resumed(ledger, [word for word in options.words if is_launcher_word(word)])
+    if options.dry_run:
+        form = argparse.Namespace(json=False, sbatch=True)
+        return show(ledger.path, ledger.head, ledger.planned, launcher, form)
+    return start(ledger, launcher, options, selection)
+
+
+def _limit_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--max-failures",
+        type=int,
+        default=0,
+        metavar="N",
+        help="begin no more runs once N have failed; 0 = off",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show plan, cost and sbatch script; do nothing"
+    )
 
 
 def _submit_options(parser: argparse.ArgumentParser) -> None:
@@ -145,6 +177,9 @@ def _submit_options(parser: argparse.ArgumentParser) -> None:
         "--wait", action="store_true", help="return when all is done; exit code 1 if not all runs are"
     )
     parser.add_argument("--no-follow", action="store_true", help="return at once, also on a terminal")
+    parser.add_argument(
+        "--other-code", action="store_true", help="go on although the code has changed; such runs are marked"
+    )
     parser.add_argument(
         "--retry",
         default="",
@@ -155,13 +190,30 @@ def _submit_options(parser: argparse.ArgumentParser) -> None:
 
 def _status(arguments: list[str]) -> int:
     parser = _parser(
-        "status", "State of every run, computed from files, with the evidence.", "NAME [root=PATH]"
+        "status",
+        "State of every (or every selected) run, computed from files, with the evidence.",
+        "NAME [SELECTION ...] [root=PATH]",
     )
     parser.add_argument("--json", action="store_true", help="machine-readable, versioned (schema_version)")
     parser.add_argument("--exit-code", action="store_true", help="1 unless every run is done")
+    parser.add_argument("--watch", action="store_true", help="print it again at every change, until all ends")
     options = parser.parse_intermixed_args(arguments)
-    status = look_at(_existing(options.words))
-    print(json.dumps(to_json_data(status), indent=1) if options.json else table(status))
+    ledger, selection = _existing(options.words)
+
+    def show(status: Status) -> None:
+        chosen = select(status.runs, selection) if selection else None
+        data = json.dumps(to_json_data(status, chosen), indent=None if options.watch else 1)
+        print(data if options.json else table(status, chosen), flush=True)
+
+    if selection:
+        from sweeps.selection import select
+    if options.watch:
+        from sweeps.follow import watch
+
+        status = watch(Watcher(ledger), show)
+    else:
+        status = look_at(ledger)
+        show(status)
     return int(options.exit_code and not status.complete)
 
 
@@ -171,7 +223,7 @@ def _wait(arguments: list[str]) -> int:
         "Return when nobody works on the sweep; exit code 1 unless all runs are done.",
         "NAME [root=PATH]",
     )
-    ledger = _existing(parser.parse_intermixed_args(arguments).words)
+    ledger = _whole(parser.parse_intermixed_args(arguments).words)
     from sweeps.follow import wait
 
     return int(not wait(Watcher(ledger), say=lambda text: print(text, flush=True)).complete)
@@ -184,11 +236,10 @@ def _logs(arguments: list[str]) -> int:
     parser.add_argument("-f", "--follow", action="store_true", help="go on until the attempt ends")
     parser.add_argument("--attempt", type=int, default=0, help="which attempt (default: the newest)")
     options = parser.parse_intermixed_args(arguments)
-    names = [word for word in options.words if "=" not in word or ":" in word]
-    ledger = _existing([*names[:1], *(word for word in options.words if word not in names)])
+    ledger, selection = _existing(options.words)
     from sweeps.verbs import show_logs
 
-    return show_logs(ledger, names[1] if len(names) > 1 else "", options.attempt, keep=options.follow)
+    return show_logs(ledger, selection, options.attempt, keep=options.follow)
 
 
 def _cancel(arguments: list[str]) -> int:
@@ -197,7 +248,7 @@ def _cancel(arguments: list[str]) -> int:
         "Stop the workers of a sweep; runs in hand are ended, finished ones stay.",
         "NAME [root=PATH]",
     )
-    ledger = _existing(parser.parse_intermixed_args(arguments).words)
+    ledger = _whole(parser.parse_intermixed_args(arguments).words)
     from sweeps.submit import cancel
 
     number = cancel(look_at(ledger))
@@ -217,7 +268,7 @@ def _sync(arguments: list[str]) -> int:
     options = parser.parse_intermixed_args(arguments)
     from sweeps.finish import finish, sync
 
-    ledger = _existing(options.words)
+    ledger = _whole(options.words)
     return finish(ledger) if options.after_work else sync(ledger)
 
 
@@ -240,7 +291,41 @@ def _doctor(arguments: list[str]) -> int:
     words = parser.parse_intermixed_args(arguments).words
     from sweeps.doctor import doctor
 
+    gather(
+        [f"{w}: the doctor takes only root=" for w in words if not w.startswith("root=")], headline="doctor"
+    )
     return doctor(_root(words))
+
+
+def _diff(arguments: list[str]) -> int:
+    parser = _parser(
+        "diff",
+        "What differs between two runs: settings, code, environment. Exit code 1 if settings or code differ.",
+        "NAME RUN RUN [root=PATH], or two run folders",
+    )
+    parser.add_argument("--json", action="store_true", help="machine-readable, versioned (schema_version)")
+    options = parser.parse_intermixed_args(arguments)
+    from sweeps.diff import diff
+
+    words = [word for word in options.words if not word.startswith("root=")]
+    if len(words) == 2:
+        return diff(None, words, as_json=options.json)
+    ledger, runs = _existing(options.words)
+    return diff(ledger, runs, as_json=options.json)
+
+
+def _clean(arguments: list[str]) -> int:
+    parser = _parser(
+        "clean",
+        "Remove leftovers of a sweep: checkpoints of done runs, Slurm's pickles, torn files; with a "
+        "selection, the selected runs themselves (never done ones). Prints its plan, acts with --yes.",
+        "NAME [SELECTION ...] [root=PATH]",
+    )
+    parser.add_argument("--yes", action="store_true", help="remove what was printed")
+    options = parser.parse_intermixed_args(arguments)
+    from sweeps.clean import clean
+
+    return clean(*_existing(options.words), yes=options.yes)
 
 
 VERBS: dict[str, Callable[[list[str]], int]] = {
@@ -251,6 +336,8 @@ VERBS: dict[str, Callable[[list[str]], int]] = {
     "logs": _logs,
     "cancel": _cancel,
     "resume": _resume,
+    "diff": _diff,
+    "clean": _clean,
     "sync": _sync,
     "tune": _tune,
     "doctor": _doctor,

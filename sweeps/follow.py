@@ -28,6 +28,23 @@ def wait(look: Callable[[], Status], say: Callable[[str], None] = lambda text: N
         time.sleep(_PERIOD_S)
 
 
+def watch(look: Callable[[], Status], show: Callable[[Status], None]) -> Status:
+    """Show the status at every change of a state, until nobody works on the sweep any more or Ctrl-C."""
+    told: Any = None
+    try:
+        while True:
+            status = look()
+            now = [(row.state, row.look.attempt) for row in status.rows]
+            if now != told:
+                told = now
+                show(status)
+            if not status.at_work:
+                return status
+            time.sleep(_PERIOD_S)
+    except KeyboardInterrupt:
+        return status
+
+
 def follow(look: Callable[[], Status]) -> Status:
     """Show a live table until nobody works on the sweep any more, or until Ctrl-C (stops watching only)."""
     from rich.console import Console

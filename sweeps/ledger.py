@@ -2,9 +2,11 @@
 
     sweep.json                          question, baseline, hypotheses, digest of the plan
     plan.jsonl                          one line per artifact and run, in the order in which they are taken
+    code/<digest>/                      copies of the packages that workers import
     submissions/<nonce>/intent.json     what was asked for, written before anything is started
                         ack.json        what was started (process, job id)
                         cancel.json     "stop", written by whoever cancels; workers look at it
+                        failed-<run>.json, halt.json   failures in it, and that they were too many
                         log.txt         output of the workers
     runs/<run_id>/                      run folders
     artifacts/<digest>/attempts/<k>/    attempts at building an artifact (it lies in the root itself)
@@ -26,6 +28,7 @@ from typing import Any
 from experiments.liveness import whoami
 from gagar_core.errors import ConfigError, RecordsError
 from gagar_core.records import SCHEMA_VERSION, publish, publish_once, read_json, to_json
+from sweeps import crash
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 
@@ -65,6 +68,24 @@ class Submission:
     def void(self) -> dict[str, Any]:
         """Why nothing was started; empty if something was, or may have been."""
         return _optional(self.path / "void.json")
+
+    @property
+    def only(self) -> frozenset[str]:
+        """Runs that it was restricted to; empty means all."""
+        return frozenset(self.intent.get("only", ()))
+
+    def note_failure(self, run_id: str) -> None:
+        """Write down that a run failed in this submission; at ``max_failures`` of them no more is begun."""
+        publish_once(self.path / f"failed-{run_id}.json", to_json({"run_id": run_id}))
+        if self.halted:
+            publish_once(self.path / "halt.json", to_json({"reason": self.halted}))
+
+    @property
+    def halted(self) -> str:
+        """Why no further run is begun, "" if that is not so."""
+        most = int(self.intent.get("max_failures", 0))
+        failed = sum(1 for _ in self.path.glob("failed-*.json")) if most else 0
+        return f"{failed} runs failed and --max-failures is {most}" if most and failed >= most else ""
 
     @property
     def cancelled(self) -> bool:
@@ -195,6 +216,7 @@ class Ledger:
         folder.parent.mkdir(mode=PRIVATE, exist_ok=True)
         folder.mkdir(mode=PRIVATE)
         publish_once(folder / "intent.json", to_json({**intent, "by": whoami()}))
+        crash.point("intent written")
         return Submission(folder)
 
 
@@ -209,7 +231,9 @@ def create(path: Path, head: Mapping[str, Any], lines: Sequence[Mapping[str, Any
         path.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         if not (path / "sweep.json").exists():
             publish(path / "plan.jsonl", content.encode())  # before the head: a head promises a plan
+            crash.point("plan written")
             publish_once(path / "sweep.json", to_json({"schema_version": SCHEMA_VERSION, **head}))
+            crash.point("head written")
     except OSError as err:
         msg = f"cannot write to {path}: {err.strerror or err}; give another root="
         raise RecordsError(msg) from err

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from experiments.artifacts import required
-from experiments.compose import compose
+from experiments.compose import Composer
 from experiments.identity import digest_of, run_id, variant_label
 from experiments.schema import RunConfig, to_record
 from gagar_core.errors import ConfigError, GagarError, gather
+from sweeps.claims import resolve
+from sweeps.factors import key_of
 from sweeps.ledger import Ledger, create
 from sweeps.spec import SweepSpec
-from sweeps.words import merge
+from sweeps.words import merge, parse
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,8 @@ class Variant:
     overrides: tuple[str, ...]
     config: RunConfig
     label: str
+    seeds: tuple[int, ...]
+    """Its seed blocks: those of the sweep, unless its own words name some."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +47,10 @@ class Plan:
 def build_plan(spec: SweepSpec) -> Plan:
     """Compose every variant and lay out runs and artifacts; raises one ``ConfigError`` with all faults."""
     variants = _compose_all(spec)
-    runs = [
-        _run_line(variant, replace(variant.config, seed=seed)) for seed in spec.seeds for variant in variants
-    ]
-    _check_identities(variants, runs)
+    seeds = list(dict.fromkeys([*spec.seeds, *(seed for variant in variants for seed in variant.seeds)]))
+    planned = [(v, replace(v.config, seed=seed)) for seed in seeds for v in variants if seed in v.seeds]
+    runs = [(_run_line(variant, config), config) for variant, config in planned]
+    _check_identities([(variant, line) for (variant, _), (line, _) in zip(planned, runs, strict=True)])
     baseline, hypotheses = _resolve(spec, variants)
     lines = [*artifact_lines([config for _, config in runs]), *(line for line, _ in runs)]
     lines = [{"index": index, **line} for index, line in enumerate(lines)]
@@ -54,7 +58,7 @@ def build_plan(spec: SweepSpec) -> Plan:
         "question": spec.question,
         "baseline": baseline,
         "hypotheses": hypotheses,
-        "seeds": list(spec.seeds),
+        "seeds": seeds,
     }
     digest = digest_of([head, [line.get("run_id", line.get("digest")) for line in lines]])
     name = spec.name or digest
@@ -63,29 +67,38 @@ def build_plan(spec: SweepSpec) -> Plan:
 
 def _compose_all(spec: SweepSpec) -> list[Variant]:
     variants, faults = [], []
+    compose = Composer()
     for words in spec.variants:
-        overrides = tuple(merge(spec.base, words, spec.overrides))
+        chosen = tuple(word for word in words if key_of(word) != "seed")
+        overrides = tuple(merge(spec.base, chosen, spec.overrides))
         try:
-            config = compose([*overrides, f"seed={spec.seeds[0]}"])
-            variants.append(Variant(words, overrides, config, variant_label(config)))
+            config = compose(overrides)
+            seeds = _own_seeds(words) or spec.seeds
+            variants.append(Variant(chosen, overrides, config, variant_label(config), seeds))
         except GagarError as err:
             faults.append(f"{' '.join(overrides)}: {err}")
     gather(dict.fromkeys(faults), headline=f"invalid sweep {spec.name}".rstrip())
     return variants
 
 
-def _run_line(variant: Variant, config: RunConfig) -> tuple[dict[str, Any], RunConfig]:
-    record = {key: value for key, value in to_record(config).items() if key not in ("root", "name")}
-    line = {
+def _own_seeds(words: Sequence[str]) -> tuple[int, ...]:
+    values = [value for word in parse(words) if word.key == "seed" for value in word.values]
+    if not all(value.isdecimal() for value in values):
+        msg = f"seed blocks are integers >= 0; got seed={','.join(values)}"
+        raise ConfigError(msg)
+    return tuple(int(value) for value in values)
+
+
+def _run_line(variant: Variant, config: RunConfig) -> dict[str, Any]:
+    return {
         "kind": "run",
         "run_id": run_id(config),
         "variant": variant.label,
         "seed": config.seed,
         "overrides": [*variant.overrides, f"seed={config.seed}"],
         "needs": [spec.digest for spec in required(config)],
-        "config": record,
+        "config": {key: value for key, value in to_record(config).items() if key not in ("root", "name")},
     }
-    return line, config
 
 
 def artifact_lines(configs: Sequence[RunConfig]) -> list[dict[str, Any]]:
@@ -105,16 +118,14 @@ def artifact_lines(configs: Sequence[RunConfig]) -> list[dict[str, Any]]:
     ]
 
 
-def _check_identities(
-    variants: Sequence[Variant], runs: Sequence[tuple[Mapping[str, Any], RunConfig]]
-) -> None:
+def _check_identities(runs: Sequence[tuple[Variant, Mapping[str, Any]]]) -> None:
     first: dict[str, Variant] = {}
     faults = []
-    for variant, (line, _) in zip(variants, runs, strict=False):  # runs begin with the first seed block
+    for variant, line in runs:
         other = first.setdefault(line["run_id"], variant)
         if other is not variant:
             faults.append(f"{_say(variant)!r} and {_say(other)!r} are the same run ({variant.label})")
-    gather(faults, headline="two variants with one identity; drop one of each pair")
+    gather(dict.fromkeys(faults), headline="two variants with one identity; drop one of each pair")
 
 
 def _say(variant: Variant) -> str:
@@ -135,14 +146,6 @@ def _resolve(spec: SweepSpec, variants: Sequence[Variant]) -> tuple[str, list[di
         return ""
 
     baseline = label("baseline", spec.baseline) if spec.baseline else ""
-    hypotheses = []
-    for number, entry in enumerate(spec.hypotheses, 1):
-        variant = label(f"hypothesis {number}: variant", entry["variant"])
-        against = label(f"hypothesis {number}: against", entry["against"]) if entry["against"] else baseline
-        if variant and variant == against:
-            faults.append(f"hypothesis {number} compares {variant} with itself")
-        if not entry["against"] and not spec.baseline:
-            faults.append(f"hypothesis {number} needs against, or the sweep a baseline")
-        hypotheses.append({**entry, "variant": variant, "against": against})
+    hypotheses = resolve(spec.hypotheses, baseline, label, faults)
     gather(faults, headline=f"invalid sweep {spec.name}", error=ConfigError)
     return baseline, hypotheses

@@ -28,21 +28,41 @@ def config_of(line: Mapping[str, Any], ledger: Ledger) -> RunConfig:
         raise LaunchError(msg) from err
 
 
+def chosen_lines(ledger: Ledger, only: frozenset[str]) -> list[dict[str, Any]]:
+    """The lines of a plan, or those of some of its runs and of what they need."""
+    if not only:
+        return ledger.planned
+    runs = [line for line in ledger.planned if line.get("run_id") in only]
+    needed = {digest for line in runs for digest in line["needs"]}
+    return [*(line for line in ledger.artifacts if line["digest"] in needed), *runs]
+
+
 class PlanSource:
     """Source over the lines of a plan that have no result yet.
 
     ``submission`` is the nonce that claims carry: what ended within it is not begun again by it. ``retry``
-    may hold ``failed``. ``by`` are further facts for the claims (a Slurm job id).
+    may hold ``failed``. ``by`` are further facts for the claims (a Slurm job id). With ``limits`` the
+    submission's own ``only`` and ``max_failures`` are kept to.
     """
 
     def __init__(
-        self, ledger: Ledger, submission: str, *, retry: tuple[str, ...] = (), by: Any = None
+        self,
+        ledger: Ledger,
+        submission: str,
+        *,
+        retry: tuple[str, ...] = (),
+        by: Any = None,
+        limits: bool = False,
     ) -> None:
         self._ledger = ledger
         self._submission = submission
         self._retry = retry
         self._by = {**(by or {}), "submission": submission}
-        self._open: dict[int, dict[str, Any]] = {line["index"]: line for line in ledger.planned}
+        self._within = ledger.submission(submission)
+        self._open: dict[int, dict[str, Any]] = {
+            line["index"]: line for line in chosen_lines(ledger, self._within.only if limits else frozenset())
+        }
+        self._limits = limits
         self._unbuilt = {line["digest"]: line for line in ledger.artifacts}
         self._mine: set[int] = set()
         self._given_up: set[str] = set()
@@ -50,6 +70,8 @@ class PlanSource:
 
     def next(self) -> Job | Wait | None:
         """The first line that can be taken; ``WAIT`` while an artifact is built or a claim is in doubt."""
+        if self._limits and self._within.halted:
+            return None
         now = file_time(self._ledger.path)
         waiting = False
         for index, line in list(self._open.items()):
@@ -71,6 +93,8 @@ class PlanSource:
     def report(self, job: Job, result: JobResult) -> None:
         """Look at the line afresh: it is done now, or given up."""
         self._mine.discard(job.spec["index"])
+        if self._limits and job.kind == "run" and result.status == "failed":
+            self._within.note_failure(job.identity)
 
     def _try(self, line: Mapping[str, Any], now: float) -> Job | Wait | None:
         if self._ledger.is_done(line):

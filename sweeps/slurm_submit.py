@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import Any
 
 from gagar_core.errors import LaunchError
 from gagar_core.records import publish_once, to_json
+from sweeps import crash
 from sweeps.launchers import Slurm
 from sweeps.ledger import PRIVATE, Ledger, Submission
 from sweeps.process import THREAD_VARIABLES
@@ -48,7 +51,8 @@ def start_slurm(ledger: Ledger, submission: Submission, settings: Slurm, element
     folder.mkdir(mode=PRIVATE)
     check_private(submission.path)
     executor = submitit.SlurmExecutor(folder=folder, max_num_timeout=0, python=settings.python or None)
-    executor.update_parameters(**sbatch_parameters(settings, job_name(ledger, submission), elements))
+    name, copy = job_name(ledger, submission), code_folder(ledger, submission)
+    executor.update_parameters(**sbatch_parameters(settings, name, elements, copy))
     arguments = [str(ledger.path.resolve())] * elements, [submission.nonce] * elements
     try:
         with _outside_of_jobs():
@@ -56,13 +60,38 @@ def start_slurm(ledger: Ledger, submission: Submission, settings: Slurm, element
     except (submitit.core.utils.FailedJobError, submitit.core.utils.FailedSubmissionError) as err:
         raise _refused(submission, str(err)) from err
     job = str(jobs[0].job_id).split("_")[0]
+    crash.point("job started")
     publish_once(submission.path / "ack.json", to_json({"job": job, "elements": elements}))
+    crash.point("ack written")
 
 
-def sbatch_parameters(settings: Slurm, name: str, elements: int) -> dict[str, Any]:
-    """submitit's parameters for the settings of the launcher; an option set to false is left out."""
+def render(folder: Path, settings: Slurm, elements: int) -> str:
+    """The script that a submission would hand to sbatch now; NONCE stands for what it would draw."""
+    import submitit.slurm.slurm as slurm
+
+    submission = Submission(folder / "submissions" / "NONCE")
+    logs = submission.path / "slurm"
+    parameters = sbatch_parameters(settings, job_name(Ledger(folder), submission), elements)
+    python = settings.python or shlex.quote(sys.executable)
+    command = f"{python} -u -m submitit.core._submit {shlex.quote(str(logs))}"
+    number = elements if elements > 1 else None
+    return str(slurm._make_sbatch_string(command=command, folder=logs, map_count=number, **parameters))
+
+
+def code_folder(ledger: Ledger, submission: Submission) -> Path:
+    """Where a submission's workers import from: its copy of the code."""
+    copy = submission.intent.get("code", {}).get("copy")
+    return (ledger.path / "code" / copy).resolve() if copy else CHECKOUT
+
+
+def sbatch_parameters(settings: Slurm, name: str, elements: int, imports: Path = CHECKOUT) -> dict[str, Any]:
+    """submitit's parameters for the settings of the launcher; an option set to false is left out.
+
+    ``imports`` is the folder that workers import our packages from.
+    """
     exports = [f"export {variable}=1" for variable in THREAD_VARIABLES]
-    path = f'export PYTHONPATH={CHECKOUT}"${{PYTHONPATH:+:$PYTHONPATH}}"'
+    path = f'export PYTHONPATH={shlex.quote(str(imports))}"${{PYTHONPATH:+:$PYTHONPATH}}"'
+    safe = "export PYTHONSAFEPATH=1"  # the folder that a job starts in is no place to import from
     # what is killed is begun anew by resume, as a new attempt; Slurm must not start it a second time
     options = {"no-requeue": True, **settings.options}
     wanted = {
@@ -80,7 +109,7 @@ def sbatch_parameters(settings: Slurm, name: str, elements: int) -> dict[str, An
         "signal_delay_s": settings.warn_s,
         "stderr_to_stdout": True,
         "wckey": None,  # submitit's default is refused where wckeys are checked
-        "setup": [*settings.setup, path, *exports],
+        "setup": [*settings.setup, path, safe, *exports],
         "additional_parameters": {k: v for k, v in options.items() if v is not False},
     }
     return {key: value for key, value in wanted.items() if value is not None or key == "wckey"}

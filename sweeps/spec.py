@@ -2,18 +2,17 @@
 
 question:    what the sweep is to answer
 base:        override words that all variants share
-baseline:    the variant that others are compared with, by its words or by its label
-factors:
-  grid:      {key: [values]}; the product of all keys
-  list:      further variants, one string of override words each
+baseline:    the variant that others are compared with, by its words or by its label; of a sweep with
+             one_at_a_time, its base if nothing is said
+factors:     which variants (see ``sweeps.factors``)
 seeds:       a list of seed blocks, or their number
-hypotheses:  [{metric, variant, against, kind: superior|non_inferior|equivalent, margin, direction}]
+hypotheses:  what is claimed (see ``sweeps.claims``)
+resources:   launcher words, used where a submission does not say otherwise
+tiers:       {NAME: {base, seeds, resources}}: the same question at another price; chosen with tier=NAME
 """
 
 from __future__ import annotations
 
-import itertools
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,21 +20,16 @@ from typing import Any
 
 import yaml
 
-from gagar_core.errors import ConfigError, check_choice, gather
-from gagar_core.records.measures import REPORT_METRICS
+from gagar_core.errors import ConfigError, gather
+from sweeps.claims import read_hypotheses
+from sweeps.factors import RESERVED, base_levels, grid, key_of, read_factors, read_words
 from sweeps.ledger import check_name
-from sweeps.words import Word, merge, parse, to_word
+from sweeps.words import Word, is_launcher_word, launcher_settings, merge, parse
 
 SPECS = Path(__file__).parent / "specs"
 
-KEYS = ("question", "base", "baseline", "factors", "seeds", "hypotheses")
-KINDS = ("superior", "non_inferior", "equivalent")
-_HYPOTHESIS: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("metric", "variant", "against", "kind", "direction"), (str,)),
-    "margin": (int, float),
-}
-RESERVED = ("root", "name", "seed", "launcher", "workers", "hydra", "tracking")
-"""Keys that no factor may hold: they say where, not what."""
+KEYS = ("question", "base", "baseline", "factors", "seeds", "hypotheses", "resources", "tiers")
+TIER_KEYS = ("base", "seeds", "resources")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +46,10 @@ class SweepSpec:
     root: str = "runs"
     overrides: tuple[str, ...] = field(default=())
     """Words of the command line; they win over ``base``, and must not touch what the factors choose."""
+    resources: tuple[str, ...] = ()
+    """Launcher words, for submissions that say nothing else."""
+    tiers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Other prices of the same question: what each changes of base, seeds and resources."""
 
 
 def load_spec(path: Path) -> SweepSpec:
@@ -84,64 +82,20 @@ def read_spec(name: str, content: Mapping[str, Any]) -> SweepSpec:
             faults.append(str(err))
             return default
 
+    implied_baseline = part("factors", base_levels, "")
     spec = SweepSpec(
         name=name,
         question=part("question", lambda v: _text("question", v), ""),
-        base=part("base", lambda v: tuple(_words("base", v)), ()),
-        baseline=part("baseline", lambda v: _text("baseline", v), ""),
+        base=part("base", lambda v: tuple(_base_words("base", v)), ()),
+        baseline=part("baseline", lambda v: _text("baseline", v), "") or implied_baseline,
         variants=part("factors", read_factors, ()),
         seeds=part("seeds", read_seeds, (0,)),
         hypotheses=part("hypotheses", read_hypotheses, ()),
+        resources=part("resources", lambda v: _resources("resources", v), ()),
+        tiers=part("tiers", _read_tiers, {}),
     )
-    gather(faults, headline=f"invalid sweep {name}")
+    gather(dict.fromkeys(faults), headline=f"invalid sweep {name[:80]}")
     return spec
-
-
-def read_factors(value: Any) -> tuple[tuple[str, ...], ...]:
-    """Variants of ``factors``: the product of ``grid``, then those of ``list``."""
-    if not isinstance(value, dict) or not value:
-        msg = f"factors must be a mapping with {' and/or '.join(FACTORS)}; got {value!r}"
-        raise ConfigError(msg)
-    unknown = [key for key in value if key not in FACTORS]
-    if unknown:
-        msg = f"factors: unknown {', '.join(map(repr, unknown))}; valid: {', '.join(FACTORS)}"
-        raise ConfigError(msg)
-    variants = [variant for key, reader in FACTORS.items() if key in value for variant in reader(value[key])]
-    taken = {word.split("=", 1)[0] for variant in variants for word in variant}
-    reserved = sorted(taken & set(RESERVED))
-    if reserved:
-        msg = f"factors must not choose {', '.join(reserved)}; seeds have a key, others are given on submit"
-        raise ConfigError(msg)
-    return tuple(variants)
-
-
-def _read_grid(value: Any) -> list[tuple[str, ...]]:
-    if not isinstance(value, dict) or not value:
-        msg = f"factors.grid must map keys to lists of values; got {value!r}"
-        raise ConfigError(msg)
-    faults = [
-        f"factors.grid.{key} must be a non-empty list; got {levels!r}"
-        for key, levels in value.items()
-        if not isinstance(levels, list) or not levels
-    ]
-    gather(faults, headline="factors")
-    return grid({str(key): [to_word(str(key), level) for level in levels] for key, levels in value.items()})
-
-
-def grid(levels: Mapping[str, Sequence[str]]) -> list[tuple[str, ...]]:
-    """The product of the words of each key, the last key changing fastest."""
-    return list(itertools.product(*levels.values()))
-
-
-def _read_list(value: Any) -> list[tuple[str, ...]]:
-    if not isinstance(value, list) or not value:
-        msg = f"factors.list must be a non-empty list of override words; got {value!r}"
-        raise ConfigError(msg)
-    return [tuple(_words("factors.list", entry)) for entry in value]
-
-
-FACTORS: dict[str, Callable[[Any], list[tuple[str, ...]]]] = {"grid": _read_grid, "list": _read_list}
-"""Kinds of factors, in the order in which their variants are planned."""
 
 
 def read_seeds(value: Any) -> tuple[int, ...]:
@@ -155,39 +109,63 @@ def read_seeds(value: Any) -> tuple[int, ...]:
     return tuple(value)
 
 
-def read_hypotheses(value: Any) -> tuple[dict[str, Any], ...]:
-    """Checked hypotheses; ``margin`` is 0 and ``direction`` the metric's own where they do not say."""
-    if not isinstance(value, list):
-        msg = f"hypotheses must be a list; got {value!r}"
-        raise ConfigError(msg)
-    faults: list[str] = []
-    read = [_read_hypothesis(f"hypothesis {number}", entry, faults) for number, entry in enumerate(value, 1)]
-    gather(faults, headline="hypotheses")
-    return tuple(read)
-
-
-def _read_hypothesis(where: str, entry: Any, faults: list[str]) -> dict[str, Any]:
-    if not isinstance(entry, dict):
-        faults.append(f"{where} must be a mapping; got {entry!r}")
-        return {}
-    own = REPORT_METRICS.get(str(entry.get("metric")), "") or "higher"
-    full = {"against": "", "margin": 0.0, "direction": own, **entry}
-    faults += [
-        f"{where}: unknown key {k!r}; valid: {', '.join(_HYPOTHESIS)}" for k in full if k not in _HYPOTHESIS
+def _base_words(where: str, value: Any) -> list[str]:
+    words = read_words(where, value)
+    own = [
+        word
+        for word in words
+        if key_of(word).split(".", 1)[0] in ("root", "name", "seed", "launcher", "workers")
     ]
-    missing = [key for key in ("metric", "variant", "kind") if key not in full]
-    faults += [f"{where}: key {key} is missing" for key in missing]
-    wrong = [key for key, kinds in _HYPOTHESIS.items() if key in full and type(full[key]) not in kinds]
-    faults += [f"{where}: {key} has the wrong type; got {full[key]!r}" for key in wrong]
-    if missing or wrong:
-        return {}
-    faults += check_choice(f"{where}: metric", full["metric"], REPORT_METRICS)
-    faults += check_choice(f"{where}: kind", full["kind"], KINDS)
-    faults += check_choice(f"{where}: direction", full["direction"], ("higher", "lower"))
-    needs_margin = full["kind"] in ("non_inferior", "equivalent")
-    if full["margin"] < 0 or (needs_margin and not full["margin"] > 0):
-        faults.append(f"{where}: margin must be {'> 0' if needs_margin else '>= 0'}; got {full['margin']!r}")
-    return full
+    gather([f"{where}: {word} is no setting of a run; it has its own place" for word in own], headline=where)
+    return words
+
+
+def _resources(where: str, value: Any) -> tuple[str, ...]:
+    words = read_words(where, value)
+    other = [word for word in words if not is_launcher_word(word)]
+    gather([f"{where}: {word} is no launcher word" for word in other], headline=where)
+    launcher_settings(words)
+    return tuple(words)
+
+
+def _read_tiers(value: Any) -> dict[str, dict[str, Any]]:
+    if not isinstance(value, dict) or not all(isinstance(entry, dict) and entry for entry in value.values()):
+        msg = f"tiers must map names to mappings with some of {', '.join(TIER_KEYS)}; got {value!r}"
+        raise ConfigError(msg)
+    faults = [fault for name in value for fault in check_name(str(name))]
+    faults += [
+        f"tier {name}: unknown key {key!r}; valid: {', '.join(TIER_KEYS)}"
+        for name, entry in value.items()
+        for key in entry
+        if key not in TIER_KEYS
+    ]
+    gather(faults, headline="tiers")
+    return {str(name): _read_tier(f"tier {name}", entry) for name, entry in value.items()}
+
+
+def _read_tier(where: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+    readers: dict[str, Callable[[Any], Any]] = {
+        "base": lambda value: tuple(_base_words(where, value)),
+        "seeds": read_seeds,
+        "resources": lambda value: _resources(where, value),
+    }
+    return {key: readers[key](value) for key, value in entry.items()}
+
+
+def with_tier(spec: SweepSpec, name: str) -> SweepSpec:
+    """The spec at another price; its sweep is called ``NAME-TIER``, so that no two tiers share a folder."""
+    if name not in spec.tiers:
+        known = ", ".join(spec.tiers) or "none"
+        msg = f"tier={name}: {spec.name or 'a sweep without a spec'} has the tiers: {known}"
+        raise ConfigError(msg)
+    tier = spec.tiers[name]
+    return replace(
+        spec,
+        name=f"{spec.name}-{name}",
+        base=tuple(merge(spec.base, tier.get("base", ()))),
+        seeds=tier.get("seeds", spec.seeds),
+        resources=tuple(merge(spec.resources, tier.get("resources", ()))),
+    )
 
 
 def _text(key: str, value: Any) -> str:
@@ -197,22 +175,13 @@ def _text(key: str, value: Any) -> str:
     return " ".join(value.split())
 
 
-def _words(key: str, value: Any) -> list[str]:
-    if isinstance(value, str):
-        value = shlex.split(value)
-    if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
-        msg = f"{key} must be override words; got {value!r}"
-        raise ConfigError(msg)
-    swept = [word.text for word in parse(value) if len(word.values) > 1]
-    gather([f"{key}: {word} sweeps; use factors.grid" for word in swept], headline="sweep")
-    return list(value)
-
-
 def with_words(spec: SweepSpec, words: Sequence[str]) -> SweepSpec:
     """Apply command-line words (without launcher words) to a spec."""
     parsed = parse(words)
-    spec, rest = _take_own(spec, parsed)
-    chosen = {word.split("=", 1)[0] for variant in spec.variants for word in variant}
+    for tier in [word for word in parsed if word.key == "tier"]:
+        spec = with_tier(spec, tier.values[0])
+    spec, rest = _take_own(spec, [word for word in parsed if word.key != "tier"])
+    chosen = {key_of(word) for variant in spec.variants for word in variant}
     faults = [f"{w.text}: the factors of {spec.name} choose {w.key}" for w in rest if w.key in chosen]
     faults += [
         f"{w.text}: a spec sweeps by its factors; leave the spec's name out to sweep from the command line"
@@ -228,7 +197,7 @@ def from_words(words: Sequence[str]) -> SweepSpec:
     spec, rest = _take_own(SweepSpec(name=""), parse(words))
     swept = {w.key: [f"{w.key}={value}" for value in w.values] for w in rest if len(w.values) > 1}
     fixed = [w.text for w in rest if len(w.values) == 1]
-    reserved = sorted(set(swept) & set(RESERVED))
+    reserved = sorted(key for key in swept if key in (*RESERVED, "tier"))
     gather([f"{key} cannot be swept" for key in reserved], headline="cannot sweep")
     return replace(spec, variants=tuple(grid(swept)), overrides=tuple(merge(fixed)))
 
@@ -262,4 +231,13 @@ def find_spec(name: str) -> Path:
     return Path(name) if name.endswith((".yaml", ".yml")) or "/" in name else SPECS / f"{name}.yaml"
 
 
-__all__ = ["FACTORS", "KEYS", "KINDS", "SweepSpec", "find_spec", "from_words", "load_spec", "with_words"]
+__all__ = [
+    "KEYS",
+    "SweepSpec",
+    "find_spec",
+    "from_words",
+    "load_spec",
+    "read_spec",
+    "with_tier",
+    "with_words",
+]

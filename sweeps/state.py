@@ -8,6 +8,7 @@ killed    the newest attempt was ended from outside (signal, memory, time limit,
 lost      the newest attempt's owner is gone without a word
 pending   not begun, and a submission that will take it is alive
 blocked   an artifact that it needs could not be built
+skipped   not begun, because too many others failed (``--max-failures``)
 todo      none of these
 ========= ======================================================================================
 """
@@ -24,9 +25,9 @@ from experiments.liveness import STALE_S, age, alive
 from gagar_core.errors import RecordsError
 from gagar_core.records import RunFolder, read_json
 
-STATES = ("done", "running", "pending", "todo", "killed", "lost", "blocked", "failed")
+STATES = ("done", "running", "pending", "todo", "killed", "lost", "blocked", "skipped", "failed")
 
-MISSING = ("todo", "killed", "lost")
+MISSING = ("todo", "killed", "lost", "skipped")
 """What a second ``submit`` does by itself; ``failed`` and ``blocked`` only with ``--retry failed``."""
 
 Verdict = tuple[str, str]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -94,11 +94,13 @@ class Watcher:
 def status_of(ledger: Ledger, view: SlurmView | None = None) -> Status:
     """Look at every line of the plan, with the word of a view of Slurm."""
     now = file_time(ledger.path)
-    live = tuple(s for s in ledger.submissions() if is_live(s, now, view))
+    submissions = ledger.submissions()
+    live = tuple(s for s in submissions if is_live(s, now, view))
+    newest = submissions[-1] if submissions else None
     failed: set[str] = set()
     rows = []
     for line in ledger.lines:
-        row = _row(ledger, line, now, view, live, failed)
+        row = _row(ledger, line, now, view, live, failed, newest)
         if line["kind"] == "artifact" and row.state == "failed":
             failed.add(line["digest"])
         rows.append(row)
@@ -107,8 +109,8 @@ def status_of(ledger: Ledger, view: SlurmView | None = None) -> Status:
 
 def is_live(submission: Submission, now: float, view: SlurmView | None = None) -> bool:
     """Whether a submission is in Slurm's queue, or has a worker that lives, or was only just started."""
-    queued = view.queued(submission.nonce) if view and submission.ack else None
-    if queued is not None:
+    queued = view.queued(submission.nonce) if view else None
+    if queued or (queued is not None and submission.ack):
         return queued
     workers = list(submission.path.glob("worker-*.json"))
     if not workers:
@@ -119,9 +121,15 @@ def is_live(submission: Submission, now: float, view: SlurmView | None = None) -
 def _just_started(submission: Submission, now: float) -> bool:
     ack = submission.ack
     if not ack:
-        return age(submission.path / "intent.json", now) <= STALE_S
+        return not _never_started(submission) and age(submission.path / "intent.json", now) <= STALE_S
     known = alive(ack) if "pid" in ack else None
     return known if known is not None else age(submission.path / "ack.json", now) <= STALE_S
+
+
+def _never_started(submission: Submission) -> bool:
+    # A local submitter that died before it could say what it had started. Its worker may be about to report;
+    # then two work on the plan, which claims allow. sbatch may be under way for longer: that is waited for.
+    return submission.intent["launcher"]["kind"] == "local" and alive(submission.intent["by"]) is False
 
 
 def worker_lives(path: Path, now: float) -> bool:
@@ -139,29 +147,35 @@ def _row(
     view: SlurmView | None,
     live: tuple[Submission, ...],
     failed: set[str],
+    newest: Submission | None,
 ) -> Row:
     folder = ledger.folder_of(line)
     if ledger.is_done(line):
         number = max(RunFolder(folder).attempts(), default=0)
         return Row(line, folder, Look("done", "has its result", number), progress(folder, number))
-    found = _with_submissions(look(folder, now, view.verdict if view else None), live)
+    found = _with_submissions(look(folder, now, view.verdict if view else None), line, live, newest)
     missing = failed.intersection(line.get("needs", ()))
     if missing and found.state not in ("running", "failed"):
         found = Look("blocked", f"needs artifact {', '.join(missing)}, which failed", found.attempt)
     return Row(line, folder, found, progress(folder, found.attempt))
 
 
-def _with_submissions(found: Look, live: tuple[Submission, ...]) -> Look:
+def _with_submissions(
+    found: Look, line: Mapping[str, Any], live: tuple[Submission, ...], newest: Submission | None
+) -> Look:
     """``pending`` if a submission at work will take it: one that has not already ended it itself."""
     for submission in live:
         retried = found.state in ("todo", "killed", "lost") or found.state in submission.intent["retry"]
-        if retried and submission.nonce != found.submission:
+        wanted = not submission.only or line["kind"] != "run" or line["run_id"] in submission.only
+        if retried and wanted and submission.nonce != found.submission and not submission.halted:
             return Look("pending", f"submission {submission.nonce}", found.attempt, found.submission)
+    if found.state == "todo" and newest is not None and newest.halted:
+        return Look("skipped", newest.halted)
     return found
 
 
-def to_json_data(status: Status) -> dict[str, Any]:
-    """The versioned form of ``status --json``."""
+def to_json_data(status: Status, chosen: Sequence[Row] | None = None) -> dict[str, Any]:
+    """The versioned form of ``status --json``; ``chosen`` are the runs to list, all if None."""
     head = status.ledger.head
     return {
         "schema_version": SCHEMA_VERSION,
@@ -173,7 +187,7 @@ def to_json_data(status: Status) -> dict[str, Any]:
         "at_work": status.at_work,
         "counts": status.counts,
         "scheduler": {"asked": status.view.asked, "error": status.view.error} if status.view else {},
-        "runs": [_row_data(row) for row in status.runs],
+        "runs": [_row_data(row) for row in (status.runs if chosen is None else chosen)],
         "artifacts": [_row_data(row) for row in status.rows if row.line["kind"] == "artifact"],
         "submissions": [
             {"nonce": s.nonce, "live": s in status.live, "cancelled": s.cancelled, **_launch(s)}
@@ -208,9 +222,11 @@ def summary(status: Status) -> str:
     return f"{text}; {status.ledger.trials_ended()} of {status.ledger.trials_asked()} trials reported"
 
 
-def table(status: Status) -> str:
-    """States of all runs and of artifacts that are not done, as plain text; ends with what to do next."""
+def table(status: Status, chosen: Sequence[Row] | None = None) -> str:
+    """States of all (or chosen) runs and of artifacts that are not done; ends with what to do next."""
     shown = [row for row in status.rows if row.line["kind"] == "run" or row.state != "done"]
+    if chosen is not None:
+        shown = list(chosen)
     cells = [("state", "run", "variant", "seed", "try", "step", "evidence"), *(_cells(row) for row in shown)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]) - 1)]
     lines = [
@@ -235,7 +251,7 @@ def _advice(status: Status) -> list[str]:
     if status.at_work or status.complete:
         return []
     lines = []
-    if any(counts.get(state) for state in ("todo", "killed", "lost")):
+    if any(counts.get(state) for state in ("todo", "killed", "lost", "skipped")):
         lines.append(f"`python -m sweeps resume {name}` runs what is missing")
     if counts.get("failed") or counts.get("blocked"):
         lines.append(

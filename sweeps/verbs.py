@@ -7,58 +7,81 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from gagar_core.errors import ConfigError, check_choice, gather
+from gagar_core.errors import ConfigError, check_choice, check_range, gather
 from sweeps.follow import follow, show_log, wait
-from sweeps.ledger import Ledger, locate
+from sweeps.ledger import Ledger
 from sweeps.plan import Plan, build_plan
+from sweeps.selection import select
 from sweeps.spec import find_spec, from_words, load_spec, with_words
-from sweeps.status import Status, Watcher, look_at, summary, table
+from sweeps.status import Row, Status, Watcher, look_at, summary, table
 from sweeps.submit import missing, submit
-from sweeps.words import is_launcher_word, launcher_settings
+from sweeps.words import is_launcher_word, launcher_settings, merge
 
 
 def planned(words: Sequence[str]) -> tuple[Plan, Any]:
     """The plan of ``[NAME] key=value ...`` and the launcher settings among the words."""
     names = [word for word in words if "=" not in word]
     overrides = [word for word in words if "=" in word]
-    launcher = launcher_settings([word for word in overrides if is_launcher_word(word)])
+    launching = [word for word in overrides if is_launcher_word(word)]
     rest = [word for word in overrides if not is_launcher_word(word)]
     if len(names) > 1:
         msg = f"expected at most one spec name; got {' '.join(names)}"
         raise ConfigError(msg)
-    if not names and all(word.split("=", 1)[0] in ("root", "name", "baseline") for word in rest):
+    if not names and all(word.split("=", 1)[0] in ("root", "name", "baseline", "tier") for word in rest):
         msg = "what is to run? give a spec (main, demo) or overrides (algorithm=grpo,gagar 'seed=range(3)')"
         raise ConfigError(msg)
     spec = with_words(load_spec(find_spec(names[0])), rest) if names else from_words(rest)
-    return build_plan(spec), launcher
+    return build_plan(spec), with_resources(spec.resources, launching)
 
 
-def resumed(name: str, words: Sequence[str]) -> tuple[Ledger, Any]:
-    """A sweep planned before, and launcher settings for it: those of the last submission, changed."""
-    rest = [word for word in words if not is_launcher_word(word)]
-    faults = [f"{word}: the plan is fixed" for word in rest if not word.startswith("root=")]
-    gather([*faults, *([] if name else ["which sweep? give its NAME"])], headline="cannot resume")
-    root = next((word.split("=", 1)[1] for word in rest), "runs")
-    ledger = locate(name, root)
+def with_resources(resources: Sequence[str], words: Sequence[str]) -> Any:
+    """Launcher settings from a spec's resources and the words of a command line, which win.
+
+    Resources are those of one launcher: none of them is used where the words choose another.
+    """
+    kinds = [
+        dict(word.split("=", 1) for word in some).get("launcher", "local") for some in (resources, words)
+    ]
+    other = any(word.startswith("launcher=") for word in words) and kinds[0] != kinds[1]
+    return launcher_settings(merge(() if other else resources, words))
+
+
+def resumed(ledger: Ledger, words: Sequence[str]) -> Any:
+    """Launcher settings for a sweep planned before: those of the last submission, changed by ``words``."""
     last = ledger.submissions()[-1:]
     before = last[0].intent["launcher"] if last else {}
-    return ledger, launcher_settings([word for word in words if is_launcher_word(word)], before)
+    return launcher_settings(words, before)
 
 
-def start(ledger: Ledger, launcher: Any, options: argparse.Namespace) -> int:
-    """Submit what is missing, then follow, wait or return."""
+def start(ledger: Ledger, launcher: Any, options: argparse.Namespace, selection: Sequence[str] = ()) -> int:
+    """Submit what is missing (of the selected runs), then follow, wait or return."""
     retry = [word for word in options.retry.split(",") if word]
     gather(
         [fault for word in retry for fault in check_choice("--retry", word, ["failed"])],
         headline="cannot submit",
     )
+    gather(check_range("--max-failures", options.max_failures, 0), headline="cannot submit")
     status = look_at(ledger)
     todo = missing(status, retry)
+    limits: dict[str, Any] = {"max_failures": options.max_failures} if options.max_failures else {}
+    if selection:
+        chosen = {row.line["run_id"] for row in select(status.runs, selection)}
+        gather([] if chosen else [f"{' '.join(selection)} fits no run"], headline="cannot resume")
+        todo = [identity for identity in todo if identity in chosen]
+        limits["only"] = todo
     trials = ledger.trials_asked() if ledger.is_tuning else 0
     if ledger.is_tuning and not status.at_work and not status.complete:
         todo = ["trials"] * (ledger.trials_asked() - ledger.trials_ended())
     if todo:
-        submission = submit(status, launcher, todo=len(todo), retry=retry, trials=trials)
+        submission = submit(
+            status,
+            launcher,
+            todo=len(todo),
+            retry=retry,
+            trials=trials,
+            limits=limits,
+            other_code=options.other_code,
+        )
         where = f", Slurm job {submission.ack['job']}" if "job" in submission.ack else ""
         what = f"{len(todo)} of {len(status.runs)} runs to do"
         print(f"{ledger.path}: {what}; submission {submission.nonce}{where}")
@@ -82,7 +105,8 @@ def start_tuning(options: argparse.Namespace) -> int:
     elif status.at_work:
         print(f"{ledger.path}: is being worked on; `python -m sweeps status {ledger.path}` looks")
     else:
-        submission = submit(status, launcher, todo=tuning.trials - ended, trials=tuning.trials)
+        todo = tuning.trials - ended
+        submission = submit(status, launcher, todo=todo, trials=tuning.trials, other_code=options.other_code)
         where = f", Slurm job {submission.ack['job']}" if "job" in submission.ack else ""
         print(f"{ledger.path}: up to {tuning.trials} trials; submission {submission.nonce}{where}")
     return _attend(ledger, options)
@@ -102,33 +126,30 @@ def _attend(ledger: Ledger, options: argparse.Namespace) -> int:
     return int(options.wait and not status.complete)
 
 
-def show_logs(ledger: Ledger, name: str, attempt: int, *, keep: bool) -> int:
+def show_logs(ledger: Ledger, selection: Sequence[str], attempt: int, *, keep: bool) -> int:
     """Print the log of a run, or of the newest submission's workers."""
-    if not name:
+    if not selection:
         newest = ledger.submissions()[-1:]
         gather([] if newest else [f"{ledger.name} was never submitted"], headline="no log")
         paths = [newest[0].path / "log.txt", *sorted((newest[0].path / "slurm").glob("*_log.out"))]
         for path in [path for path in paths if path.exists()]:
             show_log(path, lambda: newest[0] not in look_at(ledger).live, keep=keep)
         return 0
-    row = _find(look_at(ledger), name)
+    row = find_one(look_at(ledger), selection)
     number = attempt or row.look.attempt
     path = row.folder / "attempts" / str(number) / "log.txt"
     if not path.exists():
-        msg = f"run {name} is {row.state} and has no log of attempt {number} ({path})"
+        msg = f"run {' '.join(selection)} is {row.state} and has no log of attempt {number} ({path})"
         raise ConfigError(msg)
     show_log(path, (path.parent / "exit.json").exists, keep=keep)
     return 0
 
 
-def _find(status: Status, name: str) -> Any:
-    label, _, seed = name.rpartition(":")
-    found = [
-        row
-        for row in status.rows
-        if (row.line.get("run_id") or row.line["digest"]).startswith(name)
-        or (label and (row.line["variant"], str(row.line["seed"])) == (label, seed))
-    ]
+def find_one(status: Status, selection: Sequence[str]) -> Row:
+    """The one run (or artifact, by its digest) that a selection means."""
+    name = " ".join(selection)
+    found = [row for row in status.rows if row.line.get("digest", "").startswith(name)]
+    found = found or select(status.runs, selection)
     if len(found) != 1:
         known = ", ".join(
             f"{row.line['run_id']} ({row.line['variant']}:{row.line['seed']})" for row in status.runs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any
 
 from gagar_core.choices import choice_class
@@ -24,24 +25,23 @@ class Word:
 
 def parse(words: Iterable[str]) -> list[Word]:
     """Parse override words; every word that cannot be read is named."""
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-
-    parser = OverridesParser.create()
     parsed, faults = [], []
     for word in words:
         try:
-            parsed.append(_parse_one(parser, word))
+            parsed.append(_parse_one(word))
         except ConfigError as err:
             faults.append(str(err))
     gather(faults, headline="cannot read the overrides")
     return parsed
 
 
-def _parse_one(parser: Any, word: str) -> Word:
+@cache
+def _parse_one(word: str) -> Word:
+    from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
     try:
-        override = parser.parse_override(word)
+        override = OverridesParser.create().parse_override(word)
     except HydraException as err:
         why = str(err).splitlines()[0]
         msg = f"{word!r} is not key=value in Hydra's grammar ({why}); quote special characters"

@@ -90,7 +90,7 @@ def make_source(ledger: Ledger, submission: Submission, presence: Presence, fact
     """The source that a sweep folder asks for."""
     retry = tuple(submission.intent["retry"])
     if not ledger.is_tuning:
-        return PlanSource(ledger, submission.nonce, retry=retry, by=facts)
+        return PlanSource(ledger, submission.nonce, retry=retry, by=facts, limits=True)
     from sweeps.tuning_source import TuningSource
 
     total = int(submission.intent["trials"])

@@ -53,3 +53,11 @@ def test_a_holder_elsewhere_is_broken_when_it_is_old(tmp_path: Path, age: float,
     else:
         with pytest.raises(LeaseHeldError), lease(path):
             pass
+
+
+def test_a_lease_that_was_broken_and_taken_meanwhile_is_left_to_its_new_holder(tmp_path: Path) -> None:
+    path = tmp_path / "x.lease"
+    with lease(path):
+        path.unlink()
+        path.write_text('{"host": "elsewhere", "pid": 1}')
+    assert path.exists()
