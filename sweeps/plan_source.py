@@ -106,7 +106,7 @@ class PlanSource:
         found = look(folder, now)
         if found.state == "running":
             return self._watch(line, folder, found, now)
-        if not self._may_take(found, folder):
+        if self._ledger.is_done(line) or not self._may_take(found, folder):  # done since we last looked
             return None
         return self._claim(line, folder, found)
 

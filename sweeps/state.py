@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 from experiments.liveness import STALE_S, age, alive
-from gagar_core.errors import RecordsError
 from gagar_core.records import RunFolder, read_json
 
 STATES = ("done", "running", "pending", "todo", "killed", "lost", "blocked", "skipped", "failed")
@@ -67,12 +66,9 @@ def look(folder: Path, now: float, scheduler: Scheduler | None = None) -> Look:
 
 
 def _ended(path: Path) -> Verdict | None:
-    try:
-        ended = read_json(path / "exit.json")
-    except RecordsError:
-        if (path / "exit.json").exists():
-            raise
+    if not (path / "exit.json").exists():  # asked first: it may appear at any moment, whole
         return None
+    ended = read_json(path / "exit.json")
     status = "failed" if ended["status"] == "ok" else ended["status"]
     return status, ended["reason"] or "ended without a result"
 

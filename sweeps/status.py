@@ -153,7 +153,10 @@ def _row(
     if ledger.is_done(line):
         number = max(RunFolder(folder).attempts(), default=0)
         return Row(line, folder, Look("done", "has its result", number), progress(folder, number))
-    found = _with_submissions(look(folder, now, view.verdict if view else None), line, live, newest)
+    seen = look(folder, now, view.verdict if view else None)
+    if seen.state == "failed" and ledger.is_done(line):  # its result came between the two looks
+        return Row(line, folder, Look("done", "has its result", seen.attempt), progress(folder, seen.attempt))
+    found = _with_submissions(seen, line, live, newest)
     missing = failed.intersection(line.get("needs", ()))
     if missing and found.state not in ("running", "failed"):
         found = Look("blocked", f"needs artifact {', '.join(missing)}, which failed", found.attempt)

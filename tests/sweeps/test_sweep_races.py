@@ -162,7 +162,7 @@ def faked(world: World) -> Iterator[None]:
 
 def resumer(world: World, ledger: Ledger, actor: Actor) -> None:
     """What a worker does, without training: claim, execute (or pause, or die), publish, end."""
-    source = PlanSource(ledger, actor.name)
+    source = PlanSource(ledger, actor.name, retry=("failed",))
     for _ in range(200):
         job = source.next()
         if job is None:
