@@ -22,6 +22,7 @@ $(READY): pyproject.toml constraints.txt
 
 demo: $(READY)
 	$(PYTHON) -m sweeps submit demo root=$(ROOT) --wait $(ARGS)
+	$(PYTHON) -m analysis table $(ROOT)/demo --what cost
 	$(PYTHON) -m analysis report $(ROOT)/demo
 
 test: $(READY)

@@ -25,19 +25,21 @@ _SANDBOX_COLUMNS = ("calls", "cache_hits", "timeouts", "infra")
 Progress = Callable[[dict[str, Any]], None]
 
 
-def execute(folder: Path, attempt: int, progress: Progress = lambda line: None) -> dict[str, Any]:
+def execute(
+    folder: Path, attempt: int, progress: Progress = lambda line: None, config: RunConfig | None = None
+) -> dict[str, Any]:
     """Run the configuration in ``folder/config.json`` as attempt ``attempt``; return its result.
 
     Goes on from the newest complete checkpoint of an earlier attempt. Writes tables and, at the end,
     ``result.json``; the caller (the parent process) writes the exit file. A divergence is a result too:
     ``status`` is then ``diverged``, and the reason names the step. ``progress`` is told a few figures after
-    every step.
+    every step. ``config`` = the same run with other bookkeeping (sandbox level) for this attempt.
 
     Raises ``StoppedError`` after SIGTERM or SIGUSR2, with a checkpoint on disk, and other ``GagarError`` for
     faults a user can act on.
     """
     run = RunFolder(folder)
-    config = from_record(run.config["config"])
+    config = config or from_record(run.config["config"])
     # the folder may have been copied or moved: artifacts and records belong beside it, wherever it lies now
     config.root, config.name = str(folder.parents[2]), folder.parents[1].name
     live = build_run(config, folder, run.run_id, attempt)

@@ -68,7 +68,7 @@ def _execute(folder: Path, number: int, config: RunConfig) -> dict[str, Any]:
     attempt = Attempt(folder, number)
     try:
         with ProgressLine() as line:
-            result = execute(folder, number, line.show)
+            result = execute(folder, number, line.show, config)
     except BaseException as err:
         attempt.exit("failed", f"{type(err).__name__}: {err}")
         raise

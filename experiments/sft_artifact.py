@@ -24,6 +24,7 @@ def build(config: RunConfig, folder: Path, beat: Callable[[], None]) -> dict[str
     torch.set_num_threads(1)
     sandbox = open_sandbox(config.sandbox)
     try:
+        sandbox.check_for_training()
         started = time.process_time()
         suite = config.tasks.load()
         policy = config.policy.build(config.tasks, sandbox, config.seed)

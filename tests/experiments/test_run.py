@@ -18,7 +18,7 @@ from experiments.execute import execute
 from experiments.run import run
 from experiments.schema import RunConfig
 from gagar_core import records
-from gagar_core.errors import GagarError, RecordsError, StoppedError
+from gagar_core.errors import GagarError, RecordsError, SandboxError, StoppedError
 
 WORDS = [
     "budget=smoke",
@@ -278,3 +278,18 @@ def test_an_attempt_that_was_replaced_meanwhile_publishes_nothing(finished: Path
     with pytest.raises(StoppedError, match=r"attempt 2 of .* was begun meanwhile"):
         execute(folder, first.number)
     assert not (folder / "result.json").exists()
+
+
+def test_a_refused_level_leaves_nothing_behind_and_can_be_put_right(tmp_path: Path) -> None:
+    words = [
+        *WORDS,
+        "algorithm=grpo",
+        "budget.steps=1",
+        "budget.sft_demos=64",
+        "budget.sft_epochs=1",
+        f"root={tmp_path}",
+    ]
+    with pytest.raises(SandboxError, match="rlimits"):
+        run(compose([*words, "sandbox.level=rlimits", "sandbox.allow_no_isolation=true"]))
+    assert not list(tmp_path.glob("artifacts/sft/*/done.json"))
+    assert run(compose(words))["status"] == "finished"
