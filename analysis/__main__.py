@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from gagar_core.errors import GagarError
 
@@ -17,16 +18,33 @@ Reads run folders and says what they show: with intervals, n, and the names of t
 
   python -m analysis report runs/main                      one sweep: report.json, report.html, figures
   python -m analysis report runs                           every sweep below a root
+  python -m analysis report runs --compare grpo gagar      two variants, of one sweep or of two
+  python -m analysis plot runs/main --figure pareto        figures only
+  python -m analysis explain pareto runs/main              the runs and the formula behind it
   python -m analysis table runs/main --what comparisons    part of it, in the terminal
   python -m analysis calibrate runs/main                   how far these comparisons can be trusted
 """
 
 _REPORT_HELP = """\
 Writes PATH/report/report.json (every number with unit, n used / n planned, interval or the reason for none,
-policy for dead runs, and the runs it came from), report.html (one file, no network needed) and figures/.
+policy for dead runs, and the runs it came from), report.html (one file, no network needed), report.md and
+figures/. A sweep may still be running: the report then says that the planned n is not reached.
 
 Exit status: 0 written; 2 nothing could be read or written (one message says why); 3 written, but no run has
 finished, so the tables are empty.
+"""
+
+_PLOT_HELP = """\
+Writes figures as PNG and SVG without the rest of the report.
+
+  python -m analysis plot runs/main --figure pareto --figure learning
+"""
+
+_EXPLAIN_HELP = """\
+Says how a figure or a number is computed, at which step, from which runs, and what each run contributed.
+
+  python -m analysis explain pareto runs/main
+  python -m analysis explain held_out_pass runs/main/report/report.json
 """
 
 _TABLE_HELP = """\
@@ -57,14 +75,31 @@ def parser() -> argparse.ArgumentParser:
 
     report = command("report", "write report.json, report.html and figures", _REPORT_HELP)
     report.add_argument("--out", type=Path, metavar="DIR", help="where to write (default: PATH/report)")
+    report.add_argument(
+        "--compare",
+        nargs=2,
+        metavar=("A", "B"),
+        help="two variants (label or sweep/label) against each other",
+    )
     report.set_defaults(run=_report)
+
+    plot = command("plot", "write figures only", _PLOT_HELP)
+    plot.add_argument(
+        "--figure", action="append", default=[], metavar="ID", help="may be repeated; default all"
+    )
+    plot.add_argument("--sweep", metavar="NAME", help="one sweep of a root; default all")
+    plot.add_argument("--out", type=Path, metavar="DIR", help="where to write (default: PATH/report/figures)")
+    plot.set_defaults(run=_plot)
+
+    _add_explain(commands)
 
     table = command("table", "print part of a report", _TABLE_HELP)
     table.add_argument(
         "--what",
         default="variants",
         metavar="TABLE",
-        help="variants (default), comparisons, verdicts, runs, tasks, cost, warnings or metrics",
+        help="variants (default), comparisons, verdicts, runs, tasks, length, stability, events, cost, "
+        "warnings or metrics",
     )
     table.add_argument(
         "--metric", action="append", default=[], metavar="KEY", help="may be repeated; default all"
@@ -75,6 +110,11 @@ def parser() -> argparse.ArgumentParser:
     )
     table.set_defaults(run=_table)
 
+    _add_calibrate(command)
+    return top
+
+
+def _add_calibrate(command: Callable[[str, str, str], argparse.ArgumentParser]) -> None:
     calibrate = command("calibrate", "false-positive rate and power on your own runs", _CALIBRATE_HELP)
     calibrate.add_argument(
         "--metric", action="append", default=[], metavar="KEY", help="default: held_out_pass, tokens"
@@ -82,7 +122,16 @@ def parser() -> argparse.ArgumentParser:
     calibrate.add_argument("--trials", type=int, default=2000, metavar="N", help="per rate (default 2000)")
     calibrate.add_argument("--json", action="store_true", help="print JSON")
     calibrate.set_defaults(run=_calibrate)
-    return top
+
+
+def _add_explain(commands: Any) -> None:
+    explain = commands.add_parser(
+        "explain", help="runs and formula behind a figure or a number", description=_EXPLAIN_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    explain.add_argument("id", metavar="ID", help="a figure, metric, stability measure or event")
+    explain.add_argument("path", type=Path, metavar="PATH", help="a root, sweep, run or report.json")
+    explain.set_defaults(run=_explain)
 
 
 def _report(options: argparse.Namespace) -> int:
@@ -91,7 +140,8 @@ def _report(options: argparse.Namespace) -> int:
 
     path: Path = options.path
     out = options.out or path / "report"
-    tree = write_report(read(path), out, path.resolve().name)
+    compare = tuple(options.compare) if options.compare else None
+    tree = write_report(read(path), out, path.resolve().name, compare)
     for sweep in tree["sweeps"]:
         for warning in sweep["warnings"]:
             print(f"{sweep['name']}: {warning['text']}", file=sys.stderr)
@@ -99,6 +149,40 @@ def _report(options: argparse.Namespace) -> int:
     if not any(sweep["n_finished"] for sweep in tree["sweeps"]):
         print(f"{path}: no run has finished; the report names what is there", file=sys.stderr)
         return NOTHING_FINISHED
+    return OK
+
+
+def _plot(options: argparse.Namespace) -> int:
+    from analysis.data import read
+    from analysis.plots.figures import FIGURES, draw_all
+    from analysis.report import build
+    from analysis.write import write_figures
+    from gagar_core.errors import InputError, check_choice, gather
+
+    faults = [fault for key in options.figure for fault in check_choice("--figure", key, FIGURES)]
+    data = read(options.path)
+    if options.sweep is not None:
+        faults += check_choice("--sweep", options.sweep, [part.sweep.name for part in data])
+    gather(faults, headline="cannot draw", error=InputError)
+    out: Path = options.out or options.path / "report" / "figures"
+    out.mkdir(parents=True, exist_ok=True)
+    for part in data:
+        if options.sweep in (None, part.sweep.name):
+            section = build([part], part.sweep.name)["sweeps"][0]
+            drawings = draw_all(section, part.curves, set(options.figure) or None)
+            prefix = part.sweep.name if len(data) > 1 and options.sweep is None else ""
+            for name in write_figures(out, prefix, drawings):
+                print(out / f"{name}.png")
+            for key in sorted(set(options.figure) - {drawing.key for drawing in drawings}):
+                print(f"{part.sweep.name}: {key} has nothing to show here", file=sys.stderr)
+    return OK
+
+
+def _explain(options: argparse.Namespace) -> int:
+    from analysis.explain import explain
+    from analysis.table import load_tree
+
+    print("\n".join(explain(load_tree(options.path), options.id)))
     return OK
 
 

@@ -40,6 +40,22 @@ def sandbox_levels(sweep: Sweep) -> dict[str, Any]:
     return {"levels": {level: sorted(ids) for level, ids in levels.items()}, "not_isolated": exposed}
 
 
+def state_of(sweep: Sweep) -> dict[str, Any]:
+    """How far the sweep is; ``reached`` once every planned run has ended. Numbers seen before are a peek."""
+    planned = sum(len(seeds) for seeds in sweep.planned.values())
+    statuses = [run.status for run in sweep.runs]
+    running, waiting = statuses.count(UNFINISHED), statuses.count(NOT_STARTED)
+    reached = running == 0 and waiting == 0
+    words = ""
+    if not reached:
+        words = (
+            f"Planned n not reached: {planned - running - waiting} of {planned} runs have ended, "
+            f"{running} are unfinished, {waiting} have not started. Deciding now would be peeking: intervals "
+            "and p values hold for the planned n."
+        )
+    return {"reached": reached, "unfinished": running, "not_started": waiting, "words": words}
+
+
 def _warning(code: str, text: str, runs: Iterable[str] = ()) -> Warning_:
     return {"code": code, "text": text, "runs": list(runs)}
 

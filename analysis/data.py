@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,15 +11,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.curves import Curve, evaluation_curves, phase_seconds, task_outcomes, training_curves
+from analysis.details import RunDetails, held_out_medians, read_details
 from analysis.endpoints import Endpoint, choose_endpoint
 from analysis.frames import Gap, Tables, open_tables
 from analysis.metrics import BASE_CURVE, PHASES, TRAIN_WINDOW, TRAINING, Metric
 from analysis.statistics import exact_mean
+from analysis.step_signals import Signals, read_signals
 from analysis.study import Run, Sweep, load_sweeps, require_readable
 from gagar_core.errors import RecordsError
 
 if TYPE_CHECKING:
     import polars as pl
+
+READERS = 2
+"""Runs that are read at the same time."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,8 @@ class SweepData:
     gaps: list[Gap]
     nonfinite: dict[str, dict[str, int]]
     unknown: Mapping[str, Sequence[str]]
+    signals: Mapping[str, Signals]
+    details: Mapping[str, RunDetails]
 
     def shared_endpoint(self, metric: Metric, one: str, other: str) -> Endpoint:
         """Where two variants are compared: the same step for both, chosen from the two alone."""
@@ -86,21 +94,41 @@ def read_tables(sweep: Sweep, tables: Tables) -> SweepData:
     """Read the opened tables of a sweep."""
     outcomes = task_outcomes(tables)
     curves = evaluation_curves(tables, outcomes) | training_curves(tables)
+    ends = {
+        (label, source): choose_endpoint(curves[base], sweep.runs_of(label))
+        for label in sweep.variants
+        for source, base in BASE_CURVE.items()
+    }
+    signals, medians = read_signals(tables), held_out_medians(tables, ends)
     return SweepData(
         sweep=sweep,
         curves=curves,
         outcomes=outcomes,
         seconds=phase_seconds(tables, PHASES),
         last_steps=_last_steps(curves[BASE_CURVE[TRAINING]]),
-        ends={
-            (label, source): choose_endpoint(curves[base], sweep.runs_of(label))
-            for label in sweep.variants
-            for source, base in BASE_CURVE.items()
-        },
+        ends=ends,
         gaps=tables.gaps(),
         nonfinite=tables.count_nonfinite(),
         unknown=tables.unknown,
+        signals=signals,
+        details=_details(tables.runs, curves, ends, signals, medians),
     )
+
+
+def _details(
+    runs: Sequence[Run],
+    curves: Mapping[str, Curve],
+    ends: Mapping[tuple[str, str], Endpoint],
+    signals: Mapping[str, Signals],
+    medians: Mapping[str, float],
+) -> dict[str, RunDetails]:
+    """run_id -> its details; two runs at a time, since Polars and NumPy let go of the interpreter."""
+
+    def one(run: Run) -> RunDetails:
+        return read_details(run, curves, ends, signals.get(run.run_id), medians.get(run.run_id))
+
+    with ThreadPoolExecutor(READERS) as pool:
+        return dict(zip((run.run_id for run in runs), pool.map(one, runs), strict=True))
 
 
 def _last_steps(curve: Curve) -> dict[str, int]:

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from analysis.drawing import Drawing, prefix_ids
 from analysis.metrics import METRICS, PHASES
+from analysis.plots.drawing import Drawing, prefix_ids
+from analysis.rows import SIZES
 from analysis.text import format_number, format_value, interval_text
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -54,6 +55,7 @@ def render(tree: Mapping[str, Any], figures: Sequence[Sequence[Drawing]]) -> str
         tree=tree,
         metrics=METRICS,
         phases=PHASES,
+        sizes=SIZES,
         headline=HEADLINE,
         compared=COMPARED,
         training=TRAINING_TABLE,

@@ -2,9 +2,10 @@
 
 HTML, Markdown and figures render this tree and nothing else, so what a reader sees can be tested here.
 
-    schema_version, title, metrics {key: label, unit, better, formula}
-    sweeps [name, question, baseline, plan_digest, n_planned, n_found, n_finished, sandbox, runs, variants,
-            verdicts, comparisons, tasks, curves, cost, warnings]
+    schema_version, title, metrics {key: label, unit, better, formula}, compare (two, or null)
+    sweeps [name, question, baseline, plan_digest, n_planned, n_found, n_finished, state, sandbox, runs,
+            variants, verdicts, comparisons, tasks, curves, length, stability, learning, factors, tuning,
+            cost, warnings]
 
 A *number* is an object: value, unit, n_used, n_planned, sd, interval {low, high, level, method} or null, why
 (the reason for a missing value or interval), policy (for dead runs), step, runs (the ids it came from).
@@ -16,25 +17,31 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from analysis.cautions import sandbox_levels, warnings_of
+from analysis.cautions import sandbox_levels, state_of, warnings_of
 from analysis.comparisons import holm
+from analysis.cost import cost_section
+from analysis.cross import cross_section
 from analysis.data import SweepData
-from analysis.endpoints import FINISHED_ONLY
-from analysis.metrics import METRICS, PHASES
+from analysis.factors import factor_section
+from analysis.learning import learning_section
+from analysis.length_section import length_section
+from analysis.metrics import METRICS
 from analysis.numbers import mean_number, rounded
 from analysis.series import CURVES, summarise
+from analysis.stability_section import stability_section
 from analysis.study import FINISHED, NOT_STARTED, Run
 from analysis.tasks import task_section
+from analysis.tuning_section import tuning_section
 from analysis.verdicts import compared, declared_pairs, verdicts
 from gagar_core import records
 from gagar_core.errors import RecordsError
 
-REPORT_VERSION = 1
+REPORT_VERSION = 2
 """Version of ``report.json``; a change of meaning raises it."""
 
 
-def build(data: Sequence[SweepData], title: str) -> dict[str, Any]:
-    """The tree of ``report.json``."""
+def build(data: Sequence[SweepData], title: str, compare: tuple[str, str] | None = None) -> dict[str, Any]:
+    """The tree of ``report.json``; ``compare`` names two variants, of one sweep or of two."""
     metrics = {
         key: {"label": m.label, "unit": m.unit, "better": m.better, "formula": m.formula}
         for key, m in METRICS.items()
@@ -43,6 +50,7 @@ def build(data: Sequence[SweepData], title: str) -> dict[str, Any]:
         "schema_version": REPORT_VERSION,
         "title": title,
         "metrics": metrics,
+        "compare": cross_section(data, *compare) if compare else None,
         "sweeps": [_sweep(part) for part in data],
     }
     result: dict[str, Any] = rounded(tree)
@@ -72,6 +80,7 @@ def _sweep(data: SweepData) -> dict[str, Any]:
         "n_planned": sum(len(seeds) for seeds in sweep.planned.values()),
         "n_found": sum(run.status != NOT_STARTED for run in sweep.runs),
         "n_finished": sum(run.status == FINISHED for run in sweep.runs),
+        "state": state_of(sweep),
         "sandbox": sandbox_levels(sweep),
         "runs": [_run(data, run, values[run.run_id]) for run in sweep.runs],
         "variants": [_variant(data, label) for label in sweep.variants],
@@ -79,7 +88,12 @@ def _sweep(data: SweepData) -> dict[str, Any]:
         "comparisons": _comparisons(data),
         "tasks": task_section(data),
         "curves": _curves(data),
-        "cost": _cost(data),
+        "length": length_section(data),
+        "stability": stability_section(data),
+        "learning": learning_section(data),
+        "factors": factor_section(data),
+        "tuning": tuning_section(data),
+        "cost": cost_section(data),
         "warnings": warnings_of(data, judged),
     }
 
@@ -156,22 +170,3 @@ def _curves(data: SweepData) -> dict[str, Any]:
             per_variant[label] = summarise(data.curves[key].select(ids))
         result[key] = per_variant
     return result
-
-
-def _cost(data: SweepData) -> list[dict[str, Any]]:
-    """CPU seconds per run and phase, mean over the finished runs of each variant."""
-    rows = []
-    for label in data.sweep.variants:
-        done = [run.run_id for run in data.sweep.runs_of(label) if run.status == FINISHED]
-        phases = {
-            column: mean_number(
-                {i: data.seconds[i][column] for i in done if column in data.seconds.get(i, {})},
-                unit="CPU s per run",
-                n_planned=len(data.sweep.planned.get(label, ())),
-                policy=FINISHED_ONLY,
-                step=None,
-            )
-            for column in PHASES
-        }
-        rows.append({"label": label, "phases": phases})
-    return rows

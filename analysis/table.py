@@ -134,8 +134,49 @@ def _tasks(tree: Tree, section: Tree, metrics: Sequence[str]) -> Iterable[Row]:
         }
 
 
+def _length(tree: Tree, section: Tree, metrics: Sequence[str]) -> Iterable[Row]:
+    for v in section["length"]["variants"]:
+        push = v["push"]["passing"]
+        yield {
+            "variant": v["label"],
+            "growth, % per 100 steps": format_number(v["growth"]["all"]["percent"]),
+            "median": format_value(v["levels"]["sampled"]["all"]["gen_tokens_shape"]["q50"]["value"]),
+            "failing / passing": format_value(v["fail_over_pass"]["value"]),
+            "change": format_value(v["change"]["total"]["value"]),
+            "by mix": format_value(v["change"]["mix"]["value"]),
+            "within": format_value(v["change"]["within"]["value"]),
+            "tail share": format_value(v["tail_share"]["value"], "share"),
+            "overlong": format_value(v["causes"]["overlong"]["value"], "share"),
+            "push among passing, used": format_value(push["used"]["spearman"]["value"]),
+            "push among passing, base": format_value(push["base"]["spearman"]["value"]),
+            "inflating without gain": {True: "yes", False: "no", None: "unknown"}[v["inflating"]["flag"]],
+        }
+
+
+def _stability(tree: Tree, section: Tree, metrics: Sequence[str]) -> Iterable[Row]:
+    for v in section["stability"]["variants"]:
+        counts = {
+            kind.replace("_", " "): f"{len(share['hit'])} of {share['n']}"
+            for kind, share in v["shares"].items()
+        }
+        yield {
+            "variant": v["label"],
+            "sd over seeds": format_value(v["seeds"]["sd"], "share"),
+            "long-term risk": format_value(v["items"]["long_term_risk"]["value"], "share"),
+            "entropy": format_value(v["items"]["entropy_tok"]["value"]),
+            "fails audit": format_value(v["hacking"]["rate"], "share"),
+            "wasted tokens": format_value(v["items"]["wasted_tokens"]["value"], "share"),
+        } | counts
+
+
+def _events(tree: Tree, section: Tree, metrics: Sequence[str]) -> Iterable[Row]:
+    for event in section["stability"]["events"]:
+        yield {key: _text(event[key]) for key in ("kind", "variant", "seed", "step", "run_id", "text")}
+
+
 def _cost(tree: Tree, section: Tree, metrics: Sequence[str]) -> Iterable[Row]:
     for row in section["cost"]:
+        yield {"variant": row["label"], "phase": "all"} | _number(row["total"])
         for column, number in row["phases"].items():
             yield {"variant": row["label"], "phase": column} | _number(number)
 
@@ -157,6 +198,9 @@ TABLES: dict[str, Callable[[Tree, Tree, Sequence[str]], Iterable[Row]]] = {
     "verdicts": _verdicts,
     "runs": _runs,
     "tasks": _tasks,
+    "length": _length,
+    "stability": _stability,
+    "events": _events,
     "cost": _cost,
     "warnings": _warnings,
     "metrics": _metrics,

@@ -99,4 +99,8 @@ def default_names() -> dict[str, str]:
 def _names(path: Path) -> dict[str, str]:
     entries = yaml.safe_load(path.read_text())["defaults"]
     pairs = [pair for entry in entries if isinstance(entry, dict) for pair in entry.items()]
-    return {key.removeprefix("override /"): value for key, value in pairs if key != "algorithm"}
+    return {
+        key.removeprefix("override /"): value
+        for key, value in pairs
+        if key != "algorithm" and "hydra" not in key
+    }

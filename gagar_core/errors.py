@@ -16,6 +16,7 @@ they are raised, so that a user fixes a configuration once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 
@@ -87,10 +88,10 @@ def check_range(
     open_low: bool = False,
     open_high: bool = False,
 ) -> list[str]:
-    """Return a fault if ``value`` is outside the interval (NaN is always outside), else an empty list."""
+    """A fault if ``value`` is outside the interval (NaN and infinity always are), else an empty list."""
     below = low is not None and not (value > low if open_low else value >= low)
     above = high is not None and not (value < high if open_high else value <= high)
-    if not below and not above and value == value:
+    if not below and not above and math.isfinite(value):
         return []
     left = "(-inf" if low is None else f"{'(' if open_low else '['}{low:g}"
     right = "inf)" if high is None else f"{high:g}{')' if open_high else ']'}"

@@ -41,6 +41,8 @@ class ReinforcePP(GroupEstimator):
     so a row counts ``lengths`` times; without lengths every row counts once.
     """
 
+    reads_if_given: ClassVar[tuple[str, ...]] = ("lengths",)
+
     ddof: int = 1
     """Divisor of the variance is tokens - ddof: 1 (verl) or 0 (OpenRLHF)."""
     eps: float = 1e-8

@@ -50,7 +50,8 @@ class AdvantageResult:
     fallback: NDArray[np.object_]
     """(G,) why the group kept its base advantages, or ""; one of ``redistribution.REASONS``."""
     positive_mass_kept: Floats
-    """(G,) Σ of positive advantages over passing rows, after / before; 1 where nothing was redistributed."""
+    """(G,) conserved mass (Σ A⁺, or Σ A⁺ length) over passing rows, after / before the redistribution and
+    before any ``group_size`` correction; 1 where nothing was redistributed."""
 
 
 def compute_advantages(
@@ -100,13 +101,19 @@ def compute_advantages(
         Shapes, grades or lengths that cannot be meant; the message names rows and groups.
     """
     grades = {"ranks": ranks, "tiers": tiers, "scores": scores, "weights": weights}
+    _check_parts(estimator, redistribution)
     inputs = read_inputs(rewards, group_ids, passed=passed, valid=valid, lengths=lengths, grades=grades)
     redistribution = NoRedistribution() if redistribution is None else redistribution
     verdicts = _verdicts(inputs, redistribution)
+    by_token = getattr(redistribution, "conserve", "") == "token"
+    if by_token:
+        check_lengths(inputs, "conserve=token", positive=sessions is None)
     _check_lengths(inputs, estimator, redistribution, weighting)
     codes, member = inputs.codes, None
     if sessions is not None:
         inputs, verdicts, member = _merge(inputs, verdicts, sessions)
+        if by_token:  # a row without a token is fine in a trajectory that has some
+            check_lengths(inputs, "conserve=token", positive=True)
     used, verdicts = _apply_nonfinite(inputs, estimator, verdicts)
     rows = _Rows(used, member)
     if rows.kept is not None:
@@ -155,6 +162,17 @@ def _merge(
     return merge_sessions(inputs, sessions), merged, sessions.member
 
 
+def _check_parts(estimator: Any, redistribution: Any) -> None:
+    faults = []
+    if not callable(getattr(estimator, "advantages", estimator)):
+        faults.append(f"estimator must be a choice such as DrGrpo(), or a callable; got {estimator!r}")
+    if redistribution is not None and not hasattr(redistribution, "redistribute"):
+        faults.append(
+            f"redistribution must be a choice such as SumPreserving(), or None; got {redistribution!r}"
+        )
+    gather(faults, headline="unusable parts", error=InputError)
+
+
 def _verdicts(inputs: Inputs, redistribution: Any) -> Bools | None:
     """Which rows pass; None if nobody asks."""
     if not redistribution.acts and inputs.passed is None and "ranks" not in inputs.grades:
@@ -165,10 +183,9 @@ def _verdicts(inputs: Inputs, redistribution: Any) -> Bools | None:
 
 
 def _check_lengths(inputs: Inputs, estimator: Any, redistribution: Any, weighting: Any) -> None:
-    if getattr(redistribution, "conserve", "") == "token":
-        check_lengths(inputs, "conserve=token", positive=True)
     for part in (estimator, weighting if redistribution.acts else None):
-        if "lengths" in getattr(part, "reads", ()):
+        optional = inputs.lengths is not None and "lengths" in getattr(part, "reads_if_given", ())
+        if optional or "lengths" in getattr(part, "reads", ()):
             check_lengths(inputs, type(part).__name__, positive=False)
 
 

@@ -34,7 +34,11 @@ class SoftmaxScore:
     """Divide score differences by the population deviation over the group's passes."""
 
     reads: ClassVar[tuple[str, ...]] = ("scores",)
-    SEARCH: ClassVar[Search] = {"tau": (0.2, 5.0, True), "floor": (0.02, 0.5, True)}
+    SEARCH: ClassVar[Search] = {
+        "tau": (0.2, 5.0, True),
+        "floor": (0.02, 0.5, True),
+        "standardize": [True, False],
+    }
 
     def __post_init__(self) -> None:
         faults = check_range("tau", self.tau, 0, open_low=True)
@@ -94,6 +98,7 @@ class Tiers:
 
     reads: ClassVar[tuple[str, ...]] = ("tiers",)
     SEARCH: ClassVar[Search] = {
+        "top": [1.0],  # the unit: only ratios matter
         "tier1": (0.85, 1.0),
         "tier2_high": (0.6, 0.85),
         "tier2_low": (0.3, 0.6),
@@ -142,7 +147,8 @@ class TiersFlat:
     """Weight of tier 3, in (0, tier2]."""
 
     reads: ClassVar[tuple[str, ...]] = ("tiers",)
-    SEARCH: ClassVar[Search] = {"tier2": (0.3, 0.95), "tier3": (0.05, 0.3)}
+    # tier1 is the unit: only ratios matter
+    SEARCH: ClassVar[Search] = {"tier1": [1.0], "tier2": (0.3, 0.95), "tier3": (0.05, 0.3)}
 
     def __post_init__(self) -> None:
         faults = check_range("tier1", self.tier1, 0, 1, open_low=True)
@@ -179,6 +185,7 @@ class LengthBucket:
 
     reads: ClassVar[tuple[str, ...]] = ("lengths",)
     SEARCH: ClassVar[Search] = {
+        "slack": (0.0, 0.5),
         "quantile": (0.1, 0.5),
         "span": (0.5, 2.0),
         "power": (0.5, 2.0),

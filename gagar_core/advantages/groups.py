@@ -23,8 +23,9 @@ from gagar_core.protocols import Bools, Floats, Ints
 def code_groups(group_ids: Iterable[Hashable]) -> tuple[Ints, list[Any]]:
     """Number the labels of ``group_ids`` (N,) in order of first appearance.
 
-    Labels are compared as they are (``"7"`` is not ``"007"``), never by position. Returns the codes (N,)
-    and the labels. Raises ``InputError`` for an unhashable or NaN label.
+    Labels are compared as they are (``"7"`` is not ``"007"``), never by position; an array or tensor is read
+    by its values. Returns the codes (N,) and the labels. Raises ``InputError`` for a label that is
+    unhashable, NaN, or a tensor (two tensors are two labels, whatever they hold).
     """
     if isinstance(group_ids, np.ndarray):
         if group_ids.ndim != 1:
@@ -32,16 +33,19 @@ def code_groups(group_ids: Iterable[Hashable]) -> tuple[Ints, list[Any]]:
             raise InputError(msg)
         if group_ids.dtype.kind in "iu" and len(group_ids):
             return _code_integers(group_ids)
-        labels = group_ids.tolist()
-    else:
-        labels = list(group_ids)
+    to_list = getattr(group_ids, "tolist", None)
+    labels = list(group_ids if to_list is None else to_list())
     table: dict[Any, int] = defaultdict(itertools.count().__next__)  # a missing label takes the next number
     try:
         codes = np.fromiter(map(table.__getitem__, labels), np.int64, len(labels))
     except TypeError as error:
         msg = f"group_ids must be hashable labels: {error}"
         raise InputError(msg) from error
-    if any(issubclass(kind, float) for kind in set(map(type, table))) and any(x != x for x in table):
+    kinds = set(map(type, table))
+    if any(hasattr(kind, "__array__") and not issubclass(kind, np.generic) for kind in kinds):
+        msg = "group_ids holds tensors, which are equal to nothing but themselves; pass their values"
+        raise InputError(msg)
+    if any(issubclass(kind, float | np.floating) for kind in kinds) and any(x != x for x in table):
         msg = "group_ids contains NaN, which equals no other label; give every task a name"
         raise InputError(msg)
     return codes, list(table)
@@ -53,8 +57,9 @@ def _code_integers(ids: np.ndarray[Any, Any]) -> tuple[Ints, list[Any]]:
         return np.repeat(np.arange(len(starts)), np.diff(starts, append=len(ids))), ids[starts].tolist()
     low, span = int(ids.min()), int(ids.max()) - int(ids.min()) + 1
     if span <= 4 * len(ids) + 1024:
-        # np.subtract keeps the unsigned types exact: every difference fits below ``span``.
-        keys = np.subtract(ids, ids.dtype.type(low)).astype(np.int64, copy=False)
+        # Every difference fits below ``span``, but for narrow signed types only after widening.
+        wide = ids.astype(np.int64) if ids.dtype.kind == "i" else ids
+        keys = np.subtract(wide, wide.dtype.type(low)).astype(np.int64, copy=False)
     else:
         keys = np.unique(ids, return_inverse=True)[1].astype(np.int64, copy=False)
         span = int(keys.max()) + 1

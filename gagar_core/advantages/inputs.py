@@ -27,10 +27,16 @@ class Inputs:
     passed: Bools | None
     lengths: Floats | None
     grades: dict[str, Floats] = field(default_factory=dict)
+    rows: Ints | None = None
+    """Numbers under which the caller knows these rows; None = 0, 1, 2, ..."""
 
     def where(self, rows: Ints) -> str:
         """Name some rows and their groups."""
-        shown = [f"row {row} (group {self.labels[self.codes[row]]!r})" for row in rows[:_SHOWN]]
+        names = rows if self.rows is None else self.rows[rows]
+        shown = [
+            f"row {name} (group {self.labels[self.codes[row]]!r})"
+            for name, row in zip(names[:_SHOWN], rows, strict=False)
+        ]
         more = [f"{len(rows) - _SHOWN} more"] if len(rows) > _SHOWN else []
         return ", ".join(shown + more)
 
@@ -52,6 +58,7 @@ class Inputs:
             None if self.passed is None else self.passed[rows],
             None if self.lengths is None else self.lengths[rows],
             {name: values[rows] for name, values in self.grades.items()},
+            rows if self.rows is None else self.rows[rows],
         )
 
 

@@ -34,7 +34,7 @@ def bradley_terry_scores(wins: ArrayLike, *, prior: float = 0.5) -> Floats:
     ):
         msg = f"wins must be a (k, k) table of finite numbers >= 0; got shape {table.shape}"
         raise InputError(msg)
-    if not prior > 0.0:
+    if not 0.0 < prior < np.inf:
         msg = f"prior must be positive; got {prior!r}"
         raise InputError(msg)
     table += prior

@@ -135,7 +135,7 @@ class Redistribution:
     all_pass: str = "zero"
     """Groups in which all rows pass: zero (keep the base) | leave_one_out (beta times centred rank)."""
     beta: float = 0.1
-    """Size of leave_one_out advantages, >= 0; keep it below the median |A| of mixed groups."""
+    """Size of leave_one_out advantages at shrink 0, >= 0; keep it below the median |A| of mixed groups."""
 
     acts: ClassVar[bool] = True
 
@@ -148,7 +148,7 @@ class Redistribution:
             *check_range("temper", self.temper, 0),
             *check_range("start_step", self.start_step, 0),
             *check_range("ramp", self.ramp, 0),
-            *check_range("group_size", self.group_size, 0),
+            *([] if self.group_size == 0 else check_range("group_size (if not 0)", self.group_size, 2)),
             *check_choice("all_pass", self.all_pass, ("zero", "leave_one_out")),
             *check_range("beta", self.beta, 0),
         ]
@@ -248,7 +248,7 @@ class Redistribution:
     def _leave_one_out(self, result: Redistributed, base: Floats, weights: Floats, rows: PassingRows) -> None:
         """All-pass groups with a zero base: ``beta * n / (n - 1) * (q - mean(q))``, q the rank percentile.
 
-        The order is that of the ranks, where given, else that of the weights.
+        The order is that of the ranks in groups that have them, else that of the weights.
         """
         flat = ~group_any(base.take(rows.index) != 0.0, rows.codes, rows.num_groups)
         chosen = np.isin(result.reason, (NO_POSITIVE, TIED)) & (rows.passes == rows.size) & flat
@@ -258,8 +258,9 @@ class Redistribution:
         on = chosen[rows.codes]
         codes, n = rows.codes[on], rows.passes.astype(np.float64)[rows.codes[on]]
         order = -weights[on]
-        if rows.ranks is not None and not np.isnan(rows.ranks[on]).any():
-            order = rows.ranks[on]
+        if rows.ranks is not None:
+            ranks = rows.ranks[on]
+            order = np.where(group_any(np.isnan(ranks), codes, rows.num_groups)[codes], order, ranks)
         percentile = 1.0 - (average_ranks(order, codes, rows.num_groups) - 1.0) / (n - 1.0)
         size = self.beta * (1.0 - self.shrink)
         values = size * n / (n - 1.0) * (percentile - 0.5)

@@ -14,7 +14,7 @@ from gagar_core.protocols import Bools, Floats
 
 @dataclass(kw_only=True)
 class ShareCap(Redistribution):
-    """Sum-preserving with each row's gain ``A*_i / A_i`` at most ``gain_max``; failing rows never move.
+    """Sum-preserving with each row's gain ``A*_i / A_i`` at most ``gain_max``; the cap moves no failing row.
 
     The excess is spread over the other passes in proportion to their weights (water-filling):
     ``A*_i = min(gain_max, μ f_i) A_i⁺`` with the one μ that keeps ``Σ u A⁺``. Our alternative to the paper's

@@ -50,6 +50,9 @@ def compute_advantages_from_tensors(
         rewards = rewards.to(torch.get_default_dtype())
     array = _to_numpy(rewards)
     trained = None if mask is None else _to_numpy(mask) != 0
+    if trained is not None and (trained.ndim != 2 or trained.shape[: array.ndim] != array.shape):
+        msg = f"mask must be (N, T) and fit rewards {array.shape}; got {trained.shape}"
+        raise InputError(msg)
     if trained is not None and options.get("lengths") is None:
         options["lengths"] = trained.sum(axis=1)
     arrays = {name: _to_numpy(value) for name, value in options.items() if name in _GRADES}

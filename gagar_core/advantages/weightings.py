@@ -76,7 +76,8 @@ class Linear(FlooredWeighting):
 
     def quality_weight(self, rank: Floats, k: Floats) -> Floats:
         """Weights of ranks, elementwise."""
-        return 1.0 - (1.0 - self.floor) * share_of_way(rank, k)
+        # Rounding must not carry the last rank below the floor.
+        return np.maximum(1.0 - (1.0 - self.floor) * share_of_way(rank, k), self.floor)
 
 
 @dataclass(kw_only=True)
@@ -170,7 +171,7 @@ class Borda(FlooredWeighting):
     the mean rank. A lone pass gets 1. k = 4, a > {b, c} > d, share before the floor: 1, .5, .5, 0.
     """
 
-    SEARCH: ClassVar[Search] = {"floor": (0.05, 0.9)}
+    SEARCH: ClassVar[Search] = {"floor": (0.05, 0.9), "ties": list(TIES)}
 
     def quality_weight(self, rank: Floats, k: Floats) -> Floats:
         """Weights of ranks, elementwise: rank r leaves k - r candidates beaten."""

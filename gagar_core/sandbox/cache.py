@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import marshal
+import sys
 from collections import OrderedDict
 from typing import Any
 
@@ -54,9 +55,9 @@ class AnswerCache:
         if known is None:
             known = self._programs[name] = {}
             self._sizes[name] = 0
-            added = sum(len(part) for part in name) + _ENTRY_BYTES
+            added = sum(sys.getsizeof(part) for part in name) + _ENTRY_BYTES
         frozen = _frozen(result)
-        text = len(frozen) if isinstance(frozen, bytes) else _text_size(result)
+        text = len(frozen) if isinstance(frozen, bytes) else sys.getsizeof(result.value)
         if key not in known:
             added += len(key) + text + _ENTRY_BYTES
         known[key] = frozen
@@ -68,10 +69,6 @@ class AnswerCache:
         while self.size_bytes > self.limit_bytes and self._programs:
             name, _ = self._programs.popitem(last=False)
             self.size_bytes -= self._sizes.pop(name)
-
-
-def _text_size(result: CallResult) -> int:
-    return len(result.value) if isinstance(result.value, str) else 0
 
 
 def _frozen(result: CallResult) -> CallResult | bytes:

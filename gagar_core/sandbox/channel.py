@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gagar_core.sandbox import wire
-from gagar_core.sandbox.scheduling import Task
+from gagar_core.sandbox.scheduling import TICK_S, Task
 
 _CHUNK = 1 << 20
 _SEND_S = 10.0
@@ -39,12 +39,38 @@ def cpu_clock(pid: int) -> float:
 
 
 def is_runnable(pid: int) -> bool:
-    """Whether a process wants the CPU (and, if it does not get it, only the machine is to blame)."""
+    """Whether a process wants the CPU (and, if it does not get it, only the machine is to blame).
+
+    Not "D": a process is free to sleep there for as long as it likes, waiting for its own ``vfork``.
+    """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] in (b"R", b"D")
+            return file.read().rpartition(b")")[2].split()[0] == b"R"
     except OSError:
         return False
+
+
+class _Clocks:
+    """What one answer may cost. Looked at every now and then whether or not bytes come: a child that sends
+    them one by one must not keep its reader from looking."""
+
+    def __init__(self, channel: Channel, cpu_s: float, wall_s: float) -> None:
+        self._channel = channel
+        self._next = time.monotonic() + TICK_S
+        self._cpu_limit, self._wall_limit = cpu_clock(channel.pid) + cpu_s, time.monotonic() + wall_s
+
+    def check(self) -> None:
+        """Raise ``StoppedError`` if a limit is passed."""
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + TICK_S
+        if cpu_clock(self._channel.pid) > self._cpu_limit:
+            raise StoppedError("cpu")
+        if self._channel.overfull():
+            raise StoppedError("files")
+        if now > self._wall_limit and not is_runnable(self._channel.pid):
+            raise StoppedError("wall")
 
 
 class Channel:
@@ -63,14 +89,13 @@ class Channel:
     def send(self, message: Any) -> Task[None]:
         """Write one frame. A child that does not read it is stopped like one that does not answer."""
         view = memoryview(wire.frame(wire.dump(message)))
-        cpu_limit, wall_limit = cpu_clock(self.pid) + _SEND_S, time.monotonic() + _SEND_S
+        clocks = _Clocks(self, _SEND_S, _SEND_S)
         while view:
             try:
                 view = view[os.write(self.requests, view) :]
             except BlockingIOError:
-                is_ready = yield self.requests, select.POLLOUT
-                if not is_ready:
-                    self._check_clocks(cpu_limit, wall_limit)
+                yield self.requests, select.POLLOUT
+                clocks.check()
             except OSError:
                 raise StoppedError("ended") from None
 
@@ -88,12 +113,11 @@ class Channel:
 
     def receive(self, cpu_s: float, wall_s: float) -> Task[Any]:
         """The next frame, parsed. ``wall_s`` counts only while the child does not want the CPU."""
-        cpu_limit = cpu_clock(self.pid) + cpu_s
-        wall_limit = time.monotonic() + wall_s
+        clocks = _Clocks(self, cpu_s, wall_s)
         while (payload := self._taken()) is None:
             is_ready = yield self.answers, select.POLLIN
+            clocks.check()
             if not is_ready:
-                self._check_clocks(cpu_limit, wall_limit)
                 continue
             try:
                 part = os.read(self.answers, _CHUNK)
@@ -106,14 +130,6 @@ class Channel:
             return wire.load(payload)
         except wire.WireError as fault:
             raise StoppedError("violation", str(fault)) from None
-
-    def _check_clocks(self, cpu_limit: float, wall_limit: float) -> None:
-        if cpu_clock(self.pid) > cpu_limit:
-            raise StoppedError("cpu")
-        if self.overfull():
-            raise StoppedError("files")
-        if time.monotonic() > wall_limit and not is_runnable(self.pid):
-            raise StoppedError("wall")
 
     def _taken(self) -> bytes | None:
         """Cut one whole frame off what has arrived."""

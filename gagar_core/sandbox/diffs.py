@@ -130,7 +130,10 @@ def _hunk(lines: list[str], at: int) -> tuple[list[Any], int]:
 def apply(text: str, hunks: list[list[Any]]) -> str:
     """``text`` with the hunks applied; each at its line or, if its context is found there, not far from
     it."""
-    lines = text.splitlines(keepends=True)
+    lines = [line + "\n" for line in text.split("\n")]  # not splitlines: a form feed ends no line in a diff
+    lines[-1] = lines[-1][:-1]
+    if not lines[-1]:
+        lines.pop()
     shift = 0
     for first, old, new in hunks:
         expected = max(first - 1, 0) + shift if old else first + shift

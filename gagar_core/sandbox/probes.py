@@ -48,11 +48,11 @@ PROBES: dict[str, str] = {
         return os.kill(target["pid"], signal.SIGCONT) is None""",
     "proc of a stranger": """
         return len(open("/proc/%d/environ" % target["pid"]).read()) > 0""",
-    "50 forks": """
+    "many forks": """
         import os, time
         made = []
         try:
-            for i in range(50):
+            for i in range(target["forks"]):
                 made.append(os.fork())
                 if made[-1] == 0:
                     time.sleep(5)
@@ -61,7 +61,7 @@ PROBES: dict[str, str] = {
             for pid in made:
                 os.kill(pid, 9)
                 os.waitpid(pid, 0)
-        return len(made) == 50""",
+        return len(made) == target["forks"]""",
     "twice the memory": """
         import mmap
         return len(mmap.mmap(-1, target["bytes"])) > 0""",
@@ -164,6 +164,7 @@ def _targets(control: Zygote, settings: SandboxSettings) -> Iterator[dict[str, A
             "port": server.getsockname()[1],
             "abstract": f"\0gagar-probe-{secret}",
             "bytes": settings.memory_mb << 21,
+            "forks": settings.processes + 50,
             "pid": 0,
         }
 

@@ -114,7 +114,7 @@ class RepositoryGrader:
             file_bytes=max(settings.file_bytes, 16_000_000),
         )
         self._zygote = Zygote(self._settings, chosen.level)
-        self._packed: dict[int, int] = {}
+        self._packed: dict[int, tuple[Mapping[str, bytes], int]] = {}  # holds the files: ids are used again
 
     def __enter__(self) -> RepositoryGrader:
         return self
@@ -127,7 +127,7 @@ class RepositoryGrader:
     def close(self) -> None:
         """End the zygote; forget packed trees."""
         self._zygote.stop()
-        for descriptor in self._packed.values():
+        for _, descriptor in self._packed.values():
             os.close(descriptor)
         self._packed.clear()
 
@@ -205,8 +205,8 @@ class RepositoryGrader:
             with open(descriptor, "wb", closefd=False) as file:
                 file.write(index.encode() + b"\n")
                 file.writelines(task.files.values())
-            self._packed[id(task.files)] = descriptor
-        return self._packed[id(task.files)]
+            self._packed[id(task.files)] = task.files, descriptor
+        return self._packed[id(task.files)][1]
 
 
 def _folder_of_pytest() -> str:

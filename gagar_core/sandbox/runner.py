@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import errno
+import gc
 import io
 import os
 import sys
@@ -125,9 +126,19 @@ class Runner:
             BaseException
         ) as fault:  # the compiler raises many kinds on hostile text, MemoryError among them
             return ["error", None, type(fault).__name__]
+        outcome = self._once(code, use, name)
+        if (
+            outcome[0] == "memory" and self._closed
+        ):  # maybe what earlier programs left in cycles was in the way
+            gc.collect()
+            outcome = self._once(code, use, name)
+        return outcome
+
+    def _once(self, code: CodeType, use: Callable[[dict[str, Any]], Outcome], name: str) -> Outcome:
         self._begin(keep_streams=name == "__main__")
+        space: dict[str, Any] = {}
         try:
-            space: dict[str, Any] = self.meter.namespace()
+            space |= self.meter.namespace()
             space["__builtins__"] = self._builtins.copy() if self._closed else builtins
             space["__name__"] = name
             exec(code, space)
@@ -135,6 +146,8 @@ class Runner:
         except BaseException as fault:
             self._left_cleanly = isinstance(fault, SystemExit) and fault.code in (None, 0)
             return self._verdict(_failure(fault))
+        finally:
+            space.clear()  # its functions refer to it: it would stay until the next collection
 
     def _code(self, source: str) -> CodeType:
         code = self._codes.get(source)

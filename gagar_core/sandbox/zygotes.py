@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -153,12 +154,14 @@ class Zygote:
         assert self._socket is not None
         try:
             socket.send_fds(self._socket, [json.dumps(message).encode()], list(descriptors))
-            while True:
+            deadline = time.monotonic() + _ANSWER_S
+            while time.monotonic() < deadline:
                 is_ready = yield self._socket.fileno(), select.POLLIN
                 if self._socket is None:
                     raise ZygoteLostError("the zygote was stopped")
                 if is_ready:
                     return self._parsed(self._socket.recv(4096))
+            raise TimeoutError(f"no answer for {_ANSWER_S:.0f} s")
         except OSError as fault:
             self.stop()
             raise ZygoteLostError(f"the zygote is gone: {fault}") from None

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from gagar_core.advantages import compute_advantages
-from gagar_core.advantages.baselines import Opo, Reinforce
+from gagar_core.advantages.baselines import Opo, Reinforce, ReinforcePP
 from gagar_core.advantages.estimators import DrGrpo, Grpo, Rloo
 from gagar_core.advantages.graded_weightings import LengthBucket, SoftmaxScore, Tiers
 from gagar_core.advantages.redistribution import REASONS, NoRedistribution, SumPreserving
 from gagar_core.advantages.weightings import Linear, Uniform
-from gagar_core.errors import InputError
+from gagar_core.errors import ConfigError, InputError
 
 NAN = float("nan")
 RESCALE = SumPreserving()
@@ -385,3 +385,87 @@ def test_every_estimator_stays_finite_on_dead_groups():
 def test_ids_as_long_as_rewards():
     with pytest.raises(InputError, match=r"rewards must have shape \(3,\)"):
         compute_advantages([1, 0], "abc", estimator=DrGrpo())
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.int16, np.int64, np.uint8])
+def test_narrow_integer_labels_stay_apart(kind):
+    # 50 and -5 are a whole int8 apart once -100 is subtracted.
+    ids = np.array([100, -100, 50, -5] if kind != np.uint8 else [200, 0, 50, 150], kind)
+    result = compute_advantages([1, 0, 1, 0] * 2, np.tile(ids, 2), estimator=DrGrpo(singleton="raw"))
+    assert result.groups == ids.tolist()
+    assert result.codes.tolist() == [0, 1, 2, 3] * 2
+
+
+def test_tensors_of_labels_are_read_by_value():
+    torch = pytest.importorskip("torch")
+    rewards, ids = [1, 1, 1, 0], torch.tensor([5, 5, 5, 5])
+    result = compute_advantages(rewards, ids, estimator=DrGrpo(), sessions=torch.tensor([0, 0, 0, 1]))
+    assert result.groups == [5]
+    assert result.advantages.tolist() == [0.5, 0.5, 0.5, -0.5]
+    for options in ({"group_ids": list(ids)}, {"group_ids": [5] * 4, "sessions": list(ids)}):
+        with pytest.raises(InputError, match="holds tensors"):
+            compute_advantages(rewards, estimator=DrGrpo(), **options)
+
+
+def test_a_narrow_nan_is_no_label():
+    with pytest.raises(InputError, match="contains NaN"):
+        compute_advantages([1, 0], [np.float32("nan"), np.float32("nan")], estimator=DrGrpo())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"estimator": DrGrpo(singleton="error")}, r"row 4 \(group 'b'\)"),
+        ({"estimator": lambda r, *_: np.where(np.arange(len(r)) == 3, NAN, r)}, r"row 4 \(group 'b'\)"),
+        (
+            {"estimator": lambda r, *_: np.where(r == 0, NAN, r), "sessions": [0, 1, 1, 2, 3]},
+            r"row 3 \(group 'a'\)",
+        ),
+    ],
+)
+def test_faults_name_rows_as_the_caller_numbers_them(options, message):
+    with pytest.raises(InputError, match=message):
+        compute_advantages([1, 1, 1, 0, 1], list("xaaab"), valid=[0, 1, 1, 1, 1], **options)
+
+
+def test_a_row_without_tokens_may_belong_to_a_trajectory_with_some():
+    rule = SumPreserving(conserve="token")
+    given = {"estimator": DrGrpo(), "redistribution": rule, "weights": [1, 1, 0.5, 1]}
+    found = compute_advantages([1, 1, 1, 0], ["g"] * 4, lengths=[0, 5, 5, 5], sessions=[0, 0, 1, 2], **given)
+    assert found.advantages == pytest.approx([4 / 9, 4 / 9, 2 / 9, -2 / 3])
+    for lengths in ([0, 0, 5, 5], [-1, 6, 5, 5]):
+        with pytest.raises(InputError, match="row 0"):
+            compute_advantages([1, 1, 1, 0], ["g"] * 4, lengths=lengths, sessions=[0, 0, 1, 2], **given)
+
+
+@pytest.mark.parametrize("length", [NAN, -5.0])
+def test_lengths_that_are_read_if_given_are_checked(length):
+    with pytest.raises(InputError, match=r"ReinforcePP needs lengths .*: row 1"):
+        compute_advantages([1, 0, 1], ["g"] * 3, estimator=ReinforcePP(), lengths=[1, length, 1])
+
+
+def test_grades_and_lengths_of_rows_that_take_no_part_are_not_read():
+    found = compute_advantages(
+        [1, 1, 1, 0],
+        ["g"] * 4,
+        estimator=DrGrpo(),
+        redistribution=SumPreserving(conserve="token"),
+        valid=[1, 1, 0, 1],
+        weights=[1, 0.5, 7, -3],
+        lengths=[1, 1, 0, 1],
+    )
+    assert found.advantages == pytest.approx([4 / 9, 2 / 9, 0, -2 / 3])
+
+
+def test_names_instead_of_choices_are_refused_with_what_is_valid() -> None:
+    with pytest.raises(InputError) as caught:
+        compute_advantages([1, 0], ["a", "a"], estimator="grpo", redistribution="none")  # type: ignore[arg-type]
+    assert "a choice such as DrGrpo(), or a callable; got 'grpo'" in str(caught.value)
+    assert "a choice such as SumPreserving(), or None; got 'none'" in str(caught.value)
+
+
+def test_an_infinite_setting_is_out_of_range() -> None:
+    with pytest.raises(ConfigError, match=r"beta must be in \[0, inf\); got inf"):
+        SumPreserving(beta=float("inf"))
+    with pytest.raises(ConfigError, match="temper"):
+        SumPreserving(temper=float("nan"))

@@ -153,3 +153,8 @@ def test_any_callable_is_an_estimator():
         return rewards * 2
 
     assert compute_advantages([1, 0, 1], "aab", estimator=user).advantages.tolist() == [2, 0, 2]
+
+
+def test_gpg_does_not_count_groups_without_a_valid_row():
+    found = compute_advantages([1, 0, 1, 1, 1], list("aabbc"), valid=[1, 1, 1, 1, 0], estimator=Gpg())
+    assert found.advantages.tolist() == [1.0, -1.0, 0.0, 0.0, 0.0]

@@ -302,3 +302,34 @@ def test_choices_follow_the_protocol():
     }.items():
         for cls in CHOICES[name].values():
             assert isinstance(cls(), protocols), cls
+
+
+def test_leave_one_out_in_one_group_does_not_depend_on_the_grades_of_another():
+    rule = SumPreserving(all_pass="leave_one_out")
+    for missing in (3.0, float("nan")):
+        found = compute_advantages(
+            [1] * 6,
+            list("aaabbb"),
+            estimator=DrGrpo(),
+            redistribution=rule,
+            weights=[0.5, 1, 0.7, 1, 0.5, 0.2],
+            ranks=[1, 2, 3, 1, 2, missing],
+        )
+        assert found.advantages == pytest.approx([0.075, 0, -0.075] * 2)
+
+
+def test_a_group_size_of_one_would_zero_everything():
+    with pytest.raises(ConfigError, match="group_size"):
+        SumPreserving(group_size=1)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "passed", "rule"),
+    [
+        ([1], [1], Paper(strict=True, all_pass="leave_one_out")),  # nobody to compare with: no 0 / 0
+        ([0.5, 0.5, 0.5], [1, 1, 0], SumPreserving(all_pass="leave_one_out")),  # flat, but not all pass
+    ],
+)
+def test_leave_one_out_leaves_these_alone(rewards, passed, rule):
+    found = run(rewards, rule, [1, 0.5, 0.25][: len(rewards)], passed=passed)
+    assert found.advantages.tolist() == [0.0] * len(rewards)

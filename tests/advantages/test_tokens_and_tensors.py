@@ -130,3 +130,18 @@ def test_tensors_and_arrays_agree():
         torch.from_numpy(rewards), torch.from_numpy(groups), estimator=Grpo()
     )
     np.testing.assert_array_equal(through.numpy(), direct.advantages)
+
+
+@pytest.mark.parametrize(("rewards", "mask"), [((4,), (4,)), ((4, 3), (4, 5)), ((4,), (3, 2))])
+def test_masks_must_fit(rewards, mask):
+    with pytest.raises(InputError, match="mask must be"):
+        compute_advantages_from_tensors(
+            torch.ones(rewards), ["g"] * 4, mask=torch.ones(mask), estimator=DrGrpo()
+        )
+
+
+def test_a_reward_on_a_masked_token_counts():
+    """The outcome may sit on a tool token, as at the end of a truncated rollout."""
+    token_rewards, mask = torch.tensor([[0.0, 1.0], [0.0, 0.0]]), torch.tensor([[1, 0], [1, 1]])
+    values, _ = compute_advantages_from_tensors(token_rewards, ["g", "g"], mask=mask, estimator=DrGrpo())
+    assert values.tolist() == [[0.5, 0.0], [-0.5, -0.5]]

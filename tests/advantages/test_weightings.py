@@ -285,3 +285,17 @@ def test_settings_faults_are_gathered(cls, wrong):
     for name, value in wrong.items():
         assert name in str(caught.value)
         assert repr(value) in str(caught.value)
+
+
+def test_tiers_are_ordered_within_their_group():
+    """Two interleaved groups: neither's levels count in the other."""
+    result = compute_advantages(
+        [1, 1, 1, 1, 1, 1, 0, 0],
+        list("abababab"),
+        estimator=DrGrpo(),
+        redistribution=SumPreserving(),
+        weighting=Tiers(),
+        tiers=[1, 2, 2, 2, 2, 3, float("nan"), float("nan")],
+        ranks=[1, 1, 2, 5, 3, 9, float("nan"), float("nan")],
+    )
+    assert result.weights.tolist() == [1.0, 0.85, 0.85, 0.40, 0.40, 0.20, 1.0, 1.0]

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analysis.curves import Curve
 from analysis.data import read
-from analysis.drawing import Drawing
-from analysis.figures import draw_all
+from analysis.plots.drawing import Drawing
+from analysis.plots.figures import FIGURES, draw_all
+from analysis.plots.panels import seed_width
+from analysis.plots.stacks import line, solid_part
+from analysis.plots.style import looks, new_figure, short_names, spread
 from analysis.report import build
-from analysis.style import looks, short_names, spread
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -52,9 +56,9 @@ def test_a_variant_looks_the_same_in_every_figure_and_the_baseline_is_black() ->
     assert len({look.colour for look in many.values()}) == 2
 
 
-def draw(path: Path) -> list[Drawing]:
+def draw(path: Path, only: Collection[str] | None = None) -> list[Drawing]:
     (data,) = read(path)
-    return draw_all(build([data], "t")["sweeps"][0], data.curves)
+    return draw_all(build([data], "t")["sweeps"][0], data.curves, only)
 
 
 def check(drawings: list[Drawing]) -> None:
@@ -72,10 +76,14 @@ def test_small_multiples_say_what_they_leave_out(
 ) -> None:
     few = {"steps": 2, "planned_steps": 2, "eval_every": 2}
     variants = {"v0": few} | {f"{'a very long name of a variant ' * 3}{i}": few for i in range(count - 1)}
-    drawings = draw(make_sweep(tmp_path, variants=variants, seeds=[0], baseline="v0"))
-    assert len(drawings) == 9
+    # all figures of many variants only in the slow lane
+    only = ["train_pass", "learning", "pareto", "seeds"] if count < 10 else None
+    drawings = draw(make_sweep(tmp_path, variants=variants, seeds=[0], baseline="v0"), only)
+    assert only is None or [d.key for d in drawings] == ["learning", "pareto", "seeds", "train_pass"]
     check(drawings)
-    assert all(("30 of 3" in drawing.caption) == (count > 30) for drawing in drawings)
+    words = {drawing.key: drawing.caption for drawing in drawings}
+    assert ("30 of 3" in words["train_pass"]) == ("30 of 3" in words["seeds"]) == (count > 30)
+    assert f"grey: the other {count - 5}." in words["learning"]
 
 
 @pytest.mark.parametrize("steps", [1, 3])
@@ -89,12 +97,35 @@ def test_one_point_and_equal_values_can_be_drawn(
 
 
 def test_without_baseline_nothing_is_compared(tmp_path: Path, make_sweep: Callable[..., Path]) -> None:
-    drawings = draw(make_sweep(tmp_path, variants={"a": {}, "b": {}}, seeds=[0]))
+    only = [key for key in FIGURES if key.startswith("difference")] + ["tornado", "two_factor", "pareto"]
+    drawings = draw(make_sweep(tmp_path, variants={"a": {}, "b": {}}, seeds=[0]), only)
+    assert [drawing.key for drawing in drawings] == ["pareto"]
     assert not [drawing.key for drawing in drawings if drawing.key.startswith("difference")]
 
 
 def test_markup_in_names_stays_text(tmp_path: Path, make_sweep: Callable[..., Path]) -> None:
     nasty = "a --><script>$x^{$ & <b>"
-    drawings = draw(make_sweep(tmp_path, variants={nasty: {}}, seeds=[0]))
+    drawings = draw(make_sweep(tmp_path, variants={nasty: {}}, seeds=[0]), ["held_out", "learning", "pareto"])
     check(drawings)
     assert not [d.key for d in drawings if b"<script" in d.svg]
+
+
+def test_means_over_survivors_are_dotted(tmp_path: Path, make_sweep: Callable[..., Path]) -> None:
+    # seed 1 dies at step 12, before its second evaluation: the mean is whole up to step 10 only
+    special = {("a", 1): {"steps": 12, "result": None, "exit_status": "killed"}}
+    (data,) = read(make_sweep(tmp_path, variants={"a": {}}, seeds=[0, 1], special=special))
+    one = build([data], "t")["sweeps"][0]["learning"]["variants"]["a"]
+    assert (one["step"], one["n"]) == ([0, 10, 20], [2, 2, 1])
+    assert solid_part(one) == [True, True, False]
+    _, axes = new_figure()
+    line(axes[0, 0], one["step"], one["mean"], looks(["a"], None)["a"], solid=solid_part(one))
+    assert [list(drawn.get_xdata()) for drawn in axes[0, 0].lines] == [[0, 10], [10, 20]]
+
+
+def test_thin_lines_of_many_runs_are_averaged_and_few_are_not() -> None:
+    def curve(runs: int, steps: int) -> Curve:
+        return Curve(tuple(map(str, range(runs))), np.arange(1, steps + 1), np.zeros((runs, steps)))
+
+    assert [seed_width(curve(*shape)) for shape in ((60, 200), (61, 200), (1000, 200), (600, 2000), (3, 1))] == [
+        1, 2, 17, 100, 1,
+    ]  # fmt: skip

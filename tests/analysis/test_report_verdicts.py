@@ -187,7 +187,7 @@ def test_table_reads_a_written_report_and_refuses_another_version(
     for part in ("what must be one of", "metric must be one of", "sweep must be one of main; got 'mian'"):
         assert part in message
     stored.write_bytes(records.to_json(tree | {"schema_version": 99}))
-    with pytest.raises(RecordsError, match="report version 99; this code reads version 1"):
+    with pytest.raises(RecordsError, match="report version 99; this code reads version 2"):
         load_report(stored)
 
 

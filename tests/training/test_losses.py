@@ -247,3 +247,11 @@ def test_settings_faults_are_gathered():
         assert repr(value) in str(caught.value)
     with pytest.raises(ConfigError, match="horizon"):
         ConstantNorm(horizon=0)
+
+
+def test_rows_without_tokens_do_not_shrink_their_trajectory():
+    terms = torch.tensor([[1.0, 1.0], [1.0, 1.0], [1.0, 1.0], [-3.0, -3.0]])
+    mask = torch.tensor([[1, 1], [0, 0], [0, 0], [1, 1]])
+    codes, sequences = torch.zeros(4, dtype=torch.long), torch.tensor([0, 0, 0, 1])
+    assert float(SeqMeanTokenSum().aggregate(terms, mask, codes, sequences)) == -2.0
+    assert float(SeqMeanTokenMean().aggregate(terms, mask, codes, sequences)) == -1.0

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.curves import Curve
-from analysis.drawing import Drawing, Section, capital, finish, n_words, shown_words
 from analysis.metrics import METRICS, Metric
+from analysis.plots.drawing import Drawing, Section, capital, finish, n_words, shown_words
+from analysis.plots.style import HEIGHT, MAX_SHOWN, MAX_TOGETHER, Look, label_ends, new_figure, short_names
 from analysis.series import decimated
 from analysis.statistics import Floats
 from analysis.study import DEAD
-from analysis.style import HEIGHT, MAX_SHOWN, MAX_TOGETHER, Look, label_ends, new_figure, short_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,6 +25,9 @@ _PALE = "#d5d5d5"
 
 _MAX_OTHERS = 12
 """Up to this many other variants are drawn as pale lines in a small multiple; more as their range."""
+
+SEED_POINTS = 12_000
+"""Points of all thin lines of a figure together; more would make the page large and show no more."""
 
 Series = Mapping[str, Mapping[str, Any]]
 """variant -> its entry of ``curves`` in the report tree."""
@@ -45,7 +48,9 @@ def curve_figure(
     alt = "; ".join(f"{label}: {_first_last(series[label])}" for label in labels)
     caption = (
         f"{capital(METRICS[key].label)} ({METRICS[key].unit}) over training steps. Line: mean over seeds; "
-        f"thin lines: seeds (cross: died); dotted: after the first seed ended. {_bucket_words(series)}"
+        f"thin lines: seeds (cross: died); dotted: after the first seed ended. "
+        + _bucket_words(series)
+        + _thin_words(curve)
         + ("" if together else _band_words(len(labels)))
         + shown_words(len(labels), total)
         + n_words(sweep, key)
@@ -110,12 +115,22 @@ def _seeds(axes: Axes, sweep: Section, curve: Curve, label: str, colour: str) ->
 
     runs = [run for run in sweep["runs"] if run["variant"] == label]
     found, _ = decimated(curve.select(run["run_id"] for run in runs))
-    lines = [np.column_stack([found.steps, row])[np.isfinite(row)] for row in found.values]
-    axes.add_collection(LineCollection(lines, colors=colour, linewidths=0.5, alpha=0.3, zorder=2))
+    lines, drawn = _points(found), _points(found.bucketed(seed_width(curve)))
+    axes.add_collection(LineCollection(drawn, colors=colour, linewidths=0.5, alpha=0.3, zorder=2))
     dead = [line[-1] for run, line in zip(runs, lines, strict=True) if run["status"] in DEAD and line.size]
     if dead:
         x, y = np.transpose(dead)
         axes.plot(x, y, ls="", marker="x", ms=4, mew=1.0, color=colour, zorder=4)
+
+
+def _points(curve: Curve) -> list[Floats]:
+    return [np.column_stack([curve.steps, row])[np.isfinite(row)] for row in curve.values]
+
+
+def seed_width(curve: Curve) -> int:
+    """Steps averaged into one point of a seed's line, so that a figure of many runs stays small."""
+    found, width = decimated(curve)
+    return width * max(1, -(-found.steps.size * len(curve.run_ids) // SEED_POINTS))
 
 
 def _mean_line(axes: Axes, one: Mapping[str, Any], look: Look) -> None:
@@ -190,6 +205,11 @@ def _first_last(one: Mapping[str, Any]) -> str:
 def _bucket_words(series: Series) -> str:
     widths = sorted({one["bucket"] for one in series.values()} - {1})
     return f"Points are means of {widths[-1]} steps. " if widths else ""
+
+
+def _thin_words(curve: Curve) -> str:
+    width = seed_width(curve)
+    return f"Thin lines are means of {width} steps. " if width > decimated(curve)[1] else ""
 
 
 def _band_words(variants: int) -> str:

@@ -137,6 +137,24 @@ def new_figure(
     return figure, axes
 
 
+def new_stack(panels: int, height: float, right: float) -> tuple[Figure, list[Axes]]:
+    """Axes one above the other with their own scales; ``height`` inches each, ``right`` inches for labels."""
+    import matplotlib as mpl
+
+    total = 0.5 + panels * (height + 0.28)
+    with mpl.rc_context(_RC):
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(WIDTH, total))
+        # margins by hand: the layout solver would cost more than the drawing
+        figure.subplots_adjust(
+            left=0.58 / WIDTH, right=1 - right / WIDTH, bottom=0.42 / total, top=1 - 0.24 / total,
+            hspace=0.36 / height,
+        )  # fmt: skip
+        axes = figure.subplots(panels, 1, squeeze=False)
+    return figure, list(axes[:, 0])
+
+
 def in_style() -> Any:
     """Context in which matplotlib draws and saves in the house style."""
     import matplotlib as mpl
@@ -150,7 +168,9 @@ def label_ends(axes: Axes, ends: Sequence[tuple[float, float, str, str]]) -> Non
         return
     low, high = axes.get_ylim()
     scale = axes.get_yscale()
-    place = spread([_unit(y, low, high, scale) for _, y, _, _ in ends])
+    tall = axes.bbox.height / axes.figure.dpi
+    gap = max(0.075, min(0.115 / tall, 1.0 / len(ends)))
+    place = spread([_unit(y, low, high, scale) for _, y, _, _ in ends], gap)
     for (_, y, text, colour), where in zip(ends, place, strict=True):
         axes.annotate(
             text,

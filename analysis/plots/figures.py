@@ -2,36 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from analysis.curves import Curve
-from analysis.drawing import Drawing, Section, capital, finish, n_words, say, shown_words
 from analysis.metrics import METRICS
-from analysis.panels import curve_figure
-from analysis.style import MAX_SHOWN, Look, in_style, looks, new_figure
+from analysis.plots.drawing import Drawing, Section, capital, finish, n_words, say, shown_words
+from analysis.plots.effects import profile, tornado, two_factor
+from analysis.plots.learning import learning, seeds
+from analysis.plots.lengths import length_curves, pareto, ridges
+from analysis.plots.panels import curve_figure
+from analysis.plots.steadiness import grader_drift, strip
+from analysis.plots.style import MAX_SHOWN, Look, in_style, looks, new_figure
+from analysis.plots.tuning import tuning
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 CURVE_FIGURES = {
     "train_pass": "Training pass rate",
-    "train_tokens_pass": "Length of passing trajectories",
-    "train_tokens_fail": "Length of failing trajectories",
     "train_test_runs": "Test runs per trajectory",
     "train_truncated": "Truncation rate",
 }
 
-FORESTS = ("held_out_pass", "held_out_audit", "tokens")
+Draw = Callable[[Section, Mapping[str, Look], Mapping[str, Curve]], "Drawing | None"]
 
 
-def draw_all(sweep: Section, curves: Mapping[str, Curve]) -> list[Drawing]:
-    """Every figure of one sweep's section that has something to show."""
+def _plain(draw: Callable[[Section, Mapping[str, Look]], Drawing | None]) -> Draw:
+    return lambda sweep, look, curves: draw(sweep, look)
+
+
+def _curve(key: str, title: str) -> Draw:
+    return lambda sweep, look, curves: curve_figure(sweep, curves[key], look, key, title)
+
+
+def _forest(key: str) -> Draw:
+    return lambda sweep, look, curves: forest(sweep, look, key)
+
+
+def draw_all(
+    sweep: Section, curves: Mapping[str, Curve], only: Collection[str] | None = None
+) -> list[Drawing]:
+    """Every figure of one sweep's section that has something to show, or those named in ``only``."""
     look = looks([variant["label"] for variant in sweep["variants"]], sweep["baseline"])
     with in_style():
-        found = [held_out(sweep, look)]
-        found += [curve_figure(sweep, curves[key], look, key, title) for key, title in CURVE_FIGURES.items()]
-        found += [forest(sweep, look, key) for key in FORESTS]
+        found = [draw(sweep, look, curves) for key, draw in FIGURES.items() if only is None or key in only]
     return [drawing for drawing in found if drawing is not None]
 
 
@@ -131,3 +146,24 @@ def _forest_range(rows: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
 def _forest_name(look: Mapping[str, Look], row: Mapping[str, Any]) -> str:
     star = " *" if row["p_holm"] is not None and row["p_holm"] <= 0.05 else ""
     return f"{look[row['variant']].name}{star}\nn = {row['n_used']}"
+
+
+FIGURES: dict[str, Draw] = {
+    "held_out": _plain(held_out),
+    "difference_held_out_pass": _forest("held_out_pass"),
+    "difference_held_out_audit": _forest("held_out_audit"),
+    "difference_tokens": _forest("tokens"),
+    "learning": _plain(learning),
+    "pareto": _plain(pareto),
+    "length_curves": _plain(length_curves),
+    "ridges": _plain(ridges),
+    "stability_strip": _plain(strip),
+    "seeds": _plain(seeds),
+    "profile": _plain(profile),
+    "tornado": _plain(tornado),
+    "two_factor": _plain(two_factor),
+    "grader_drift": _plain(grader_drift),
+    "tuning": _plain(tuning),
+    **{key: _curve(key, title) for key, title in CURVE_FIGURES.items()},
+}
+"""Id of a figure -> how it is drawn; the order is that of the page."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from analysis.style import MAX_TOGETHER
+from analysis.plots.style import MAX_TOGETHER
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

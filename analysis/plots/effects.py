@@ -1,0 +1,138 @@
+"""What single settings do: tornado, two-factor grid, and profiles over tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from analysis.metrics import METRICS
+from analysis.plots.drawing import Drawing, Section, finish, n_words, say, shown_words
+from analysis.plots.stacks import end_labels, highlight_words, highlighted, line, stack, styled
+from analysis.plots.style import MAX_SHOWN, Look, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def tornado(sweep: Section, looks: Mapping[str, Look], key: str = "held_out_pass") -> Drawing | None:
+    """Effect of changing one axis of the baseline, largest at the top."""
+    effects = {c["variant"]: c for c in sweep["comparisons"] if c["metric"] == key and c["value"] is not None}
+    rows = [(one, effects[one["label"]]) for one in sweep["factors"]["one_factor"] if one["label"] in effects]
+    if len(rows) < 2:
+        return None
+    rows.sort(key=lambda pair: (abs(pair[1]["value"]), pair[0]["label"]))
+    total, rows = len(rows), rows[-MAX_SHOWN:]
+    figure, grid = new_figure(height=0.9 + 0.36 * len(rows))
+    axes = grid[0, 0]
+    for y, (one, effect) in enumerate(rows):
+        colour = looks[one["label"]].colour
+        axes.barh(y, effect["value"], height=0.5, color=colour, alpha=0.35, lw=0)
+        if effect["interval"]:
+            axes.plot([effect["interval"]["low"], effect["interval"]["high"]], [y, y], color=colour, lw=1.8)
+        axes.plot([effect["value"]], [y], marker=looks[one["label"]].marker, ms=4, color=colour)
+    axes.axvline(0, color="#000000", lw=0.8)
+    names = [f"{one['axis']}:\n{_cut(one['from'])} → {_cut(one['to'])}" for one, _ in rows]
+    axes.set_yticks(range(len(rows)), names, fontsize=6)
+    axes.grid(visible=False, axis="y")
+    figure.supxlabel(f"{METRICS[key].label}: change against baseline", fontsize=8)
+    alt = "; ".join(
+        f"{one['axis']} {one['from']} to {one['to']}: {say(effect)}" for one, effect in reversed(rows)
+    )
+    caption = (
+        f"Variants that differ from {sweep['baseline']} in one setting, ordered by effect; bar: 95 % t "
+        "interval of the paired difference. " + shown_words(len(rows), total) + n_words(sweep, key)
+    )
+    return finish(figure, "tornado", "One setting changed at a time", caption, alt)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 22 else f"{text[:21]}…"
+
+
+def two_factor(sweep: Section, looks: Mapping[str, Look], key: str = "held_out_pass") -> Drawing | None:
+    """Heat map of the first fully crossed pair of settings, centred on the baseline's cell."""
+    if not sweep["factors"]["grids"]:
+        return None
+    grid = max(sweep["factors"]["grids"], key=lambda g: sum(c is not None for row in g["cells"] for c in row))
+    values = [
+        [None if cell is None else cell["value"] for cell in row] for row in grid["metrics"][key]["values"]
+    ]
+    table = np.array([[np.nan if v is None else v for v in row] for row in values], dtype=float)
+    centre = table[0, 0] if np.isfinite(table[0, 0]) else float(np.nanmean(table))
+    reach = max(1e-9, float(np.nanmax(np.abs(table - centre))))
+    figure, panel = new_figure(height=0.9 + 0.42 * len(values))
+    axes: Axes = panel[0, 0]
+    axes.pcolormesh(table, cmap="PuOr", vmin=centre - reach, vmax=centre + reach, edgecolors="white", lw=1)
+    for i, row in enumerate(values):
+        for j, value in enumerate(row):
+            if value is None:
+                axes.add_patch(_hatched(j, i))
+            dark = value is not None and abs(value - centre) > 0.65 * reach
+            text = "none" if value is None else f"{value:.3f}"
+            axes.text(
+                j + 0.5,
+                i + 0.5,
+                text,
+                ha="center",
+                va="center",
+                fontsize=7,
+                color="white" if dark else "black",
+            )
+    axes.set_xticks(np.arange(len(grid["columns"])) + 0.5, [_cut(c) for c in grid["columns"]], fontsize=6.5)
+    axes.set_yticks(np.arange(len(grid["rows"])) + 0.5, [_cut(r) for r in grid["rows"]], fontsize=6.5)
+    axes.invert_yaxis()
+    axes.grid(visible=False)
+    figure.supxlabel(grid["axes"][1], fontsize=8)
+    figure.supylabel(grid["axes"][0], fontsize=8)
+    contrasts = grid["metrics"][key]["interactions"]
+    words = "; ".join(
+        f"{grid['rows'][c['row']]} with {grid['columns'][c['column']]}: {say(c)}" for c in contrasts
+    )
+    alt = "; ".join(
+        f"{grid['rows'][i]} / {grid['columns'][j]}: {'no run' if v is None else format(v, '.3f')}"
+        for i, row in enumerate(values)
+        for j, v in enumerate(row)
+    )
+    caption = (
+        f"{METRICS[key].label}, mean over seeds; colours centred on the first cell, hatched: not run. "
+        f"Interaction (does one change depend on the other): {words or 'no complete square'}. "
+        + n_words(sweep, key)
+    )
+    return finish(figure, "two_factor", f"{grid['axes'][0]} × {grid['axes'][1]}", caption, alt)
+
+
+def _hatched(x: float, y: float) -> Any:
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((x, y), 1, 1, facecolor="white", edgecolor="#999999", hatch="///", lw=0)
+
+
+def profile(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
+    """Share of tasks solved more often than a threshold."""
+    rows = {row["label"]: row["profile"] for row in sweep["tasks"] if row["profile"]}
+    if not rows:
+        return None
+    chosen = highlighted(sweep, list(rows))
+    look = styled(looks, chosen, sweep["baseline"])
+    figure, panels = stack(1, look, height=1.7)
+    axes = panels[0]
+    for label, one in rows.items():
+        pale = label not in chosen
+        line(axes, one["threshold"], one["share"], looks[label] if pale else look[label], pale=pale)
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 1.02)
+    end_labels(axes, look, {label: rows[label]["share"][-1] for label in chosen})
+    figure.supxlabel("pass rate of a task", fontsize=8)
+    figure.supylabel("share of tasks above it", fontsize=8)
+    middle = len(next(iter(rows.values()))["threshold"]) // 2
+    alt = "; ".join(
+        f"{label}: {one['share'][middle]:.2f} of tasks above {one['threshold'][middle]:.2f}"
+        for label, one in rows.items()
+    )
+    caption = (
+        "Performance profile: share of held-out tasks whose pass rate, averaged over runs, lies "
+        "above a threshold. " + highlight_words(len(chosen), len(rows)) + n_words(sweep, "held_out_pass")
+    )
+    return finish(figure, "profile", "Profile over tasks", caption, alt)

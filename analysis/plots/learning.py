@@ -1,0 +1,150 @@
+"""Held-out pass over what it cost, and over seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from analysis.plots.drawing import Drawing, Section, finish, n_words, shown_words
+from analysis.plots.stacks import (
+    SURVIVORS,
+    end_labels,
+    highlight_words,
+    highlighted,
+    last_value,
+    line,
+    numbers,
+    solid_part,
+    stack,
+    styled,
+)
+from analysis.plots.style import MAX_SHOWN, Look, new_figure, short_names
+from analysis.study import DEAD
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_AXES = {"step": "training steps", "tokens": "generated tokens", "cpu_s": "CPU seconds, artifacts included"}
+
+
+def learning(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
+    """Held-out pass on three x axes: dynamic sampling and grading change the price of a step."""
+    series = {label: one for label, one in sweep["learning"]["variants"].items() if one["step"]}
+    if not series:
+        return None
+    chosen = highlighted(sweep, list(series))
+    look = styled(looks, chosen, sweep["baseline"])
+    axes_with_data = [a for a in _AXES if any(v is not None for one in series.values() for v in one[a])]
+    figure, panels = stack(len(axes_with_data), look)
+    camps = two_camps(sweep)
+    for axes, axis in zip(panels, axes_with_data, strict=True):
+        for label, one in series.items():
+            pale = label not in chosen
+            middle = one["median"] if label in camps else one["mean"]
+            style = looks[label] if pale else look[label]
+            line(axes, one[axis], middle, style, pale=pale, solid=solid_part(one))
+            if not pale and len(chosen) == len(series):
+                _runs(axes, sweep, label, one["runs"], axis, look[label].colour)
+        axes.set_xlabel(_AXES[axis], fontsize=7, labelpad=1)
+        _pass_axis(axes, whole=axis == "step")
+    middles = {n: (series[n]["median"] if n in camps else series[n]["mean"]) for n in chosen}
+    ends = {label: last_value(series[label]["step"], middles[label]) for label in chosen}
+    end_labels(panels[0], look, ends)
+    figure.supylabel("held-out pass (share)", fontsize=8)
+    alt = "; ".join(_words(label, one) for label, one in series.items())
+    caption = (
+        "Held-out pass over training steps, generated tokens and CPU seconds (mean cost reached at each "
+        "evaluation). Line: mean over seeds; thin: seeds (cross: died); "
+        f"{SURVIVORS}. "
+        + camp_words(camps)
+        + highlight_words(len(chosen), len(series))
+        + n_words(sweep, "held_out_pass")
+    )
+    return finish(figure, "learning", "Learning curves: by step, token and CPU second", caption, alt)
+
+
+def _words(label: str, one: Mapping[str, Any]) -> str:
+    text = (
+        f"{label}: {one['mean'][0]:.3f} at step {one['step'][0]}, {one['mean'][-1]:.3f} at {one['step'][-1]}"
+    )
+    if one["tokens"][-1] is not None:
+        text += f", after {one['tokens'][-1]:,.0f} generated tokens"
+    if one["cpu_s"][-1] is not None:
+        text += f" and {one['cpu_s'][-1]:,.0f} CPU s"
+    return f"{text} (n = {one['n'][-1]})"
+
+
+def _runs(axes: Axes, sweep: Section, label: str, runs: Mapping[str, Any], axis: str, colour: str) -> None:
+    status = {run["run_id"]: run["status"] for run in sweep["runs"]}
+    for run_id, one in runs.items():
+        x, y = numbers(one[axis]), numbers(one["pass"])
+        axes.plot(x, y, color=colour, lw=0.5, alpha=0.35, zorder=2)
+        if status.get(run_id) in DEAD:
+            axes.plot(x[-1:], y[-1:], ls="", marker="x", ms=4, mew=1.0, color=colour, zorder=4)
+
+
+def _pass_axis(axes: Axes, *, whole: bool) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.set_ylim(0, max(0.2, min(1.02, 1.1 * axes.get_ylim()[1])))
+    axes.yaxis.set_major_locator(MaxNLocator(3))
+    axes.xaxis.set_major_locator(MaxNLocator(4, integer=whole))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:g}k" if value >= 10_000 else f"{value:g}")
+
+
+def two_camps(sweep: Section) -> set[str]:
+    """Variants whose seeds fall into two camps: their median is drawn."""
+    return {v["label"] for v in sweep["stability"]["variants"] if v["seeds"]["bistable"]}
+
+
+def camp_words(camps: set[str]) -> str:
+    """What a caption says of medians."""
+    if not camps:
+        return ""
+    return f"Seeds fall into two camps, so the line is their median: {', '.join(sorted(camps))}. "
+
+
+def seeds(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
+    """Every seed of every variant, one panel each; the worst is named, a dead one ends in a cross."""
+    series = {label: one for label, one in sweep["learning"]["variants"].items() if one["runs"]}
+    if not series:
+        return None
+    shown = list(series)[:MAX_SHOWN]
+    columns = min(3, len(shown))
+    rows = math.ceil(len(shown) / columns)
+    figure, grid = new_figure(rows, columns, height=0.5 + (1.6 if rows == 1 else 1.05 * rows))
+    names = short_names(shown, width=17 if columns == 3 else 24)
+    # one panel is laid out by the solver, several by hand
+    panels = list(grid.flat)
+    worst = {v["label"]: v["seeds"]["worst_run"] for v in sweep["stability"]["variants"]}
+    seed_of = {run["run_id"]: run["seed"] for run in sweep["runs"]}
+    for axes, label in zip(panels, shown, strict=False):
+        _runs(axes, sweep, label, series[label]["runs"], "step", looks[label].colour)
+        low = series[label]["runs"].get(worst.get(label) or "")
+        if low and len(series[label]["runs"]) > 1:
+            axes.plot(low["step"], numbers(low["pass"]), color=looks[label].colour, lw=1.2, zorder=3)
+            words = f"worst: seed {seed_of[worst[label]]}"
+            axes.text(0.97, 0.05, words, transform=axes.transAxes, fontsize=6, ha="right")
+        axes.set_title(names[label], fontsize=6.5, color=looks[label].colour, loc="left", pad=2)
+        _pass_axis(axes, whole=True)
+    for axes in panels[len(shown) :]:
+        axes.set_visible(False)
+    for axes in panels[max(0, len(shown) - columns) : len(shown)]:
+        axes.tick_params(labelbottom=True)
+    panels[0].set_ylim(0, 1.02)
+    figure.supxlabel("training step", fontsize=8)
+    figure.supylabel("held-out pass (share)", fontsize=8)
+    spread = {v["label"]: v["seeds"] for v in sweep["stability"]["variants"]}
+    alt = "; ".join(
+        f"{label}: sd {spread[label]['sd']:.3g}, worst {spread[label]['worst']:.3g}"
+        if spread[label]["sd"] is not None
+        else f"{label}: {spread[label]['why']}"
+        for label in shown
+    )
+    caption = (
+        "Held-out pass of every run, one panel per variant; thick: the run that ended worst; cross: died. "
+        + shown_words(len(shown), len(series))
+        + n_words(sweep, "held_out_pass")
+    )
+    return finish(figure, "seeds", "All seeds", caption, alt)
