@@ -111,7 +111,11 @@ def looking(root: Path) -> Iterator[Figure]:
     """CPU of planning and looking at 1,000 runs, and of --help."""
     before = time.process_time()
     ledger = plan_of(root, 1000)
-    yield "plan of 1,000 runs", time.process_time() - before, 10.0, "CPU s"
+    yield "plan of 1,000 runs of one variant", time.process_time() - before, 10.0, "CPU s"
+    before = time.process_time()
+    words = ["algorithm=grpo,gagar", "budget.steps=range(1,501)", f"root={root}", "name=wide"]
+    build_plan(from_words(words)).write()
+    yield "plan of 1,000 variants", time.process_time() - before, 10.0, "CPU s"
     before = time.process_time()
     status_of(ledger)
     yield "status of 1,000 runs", time.process_time() - before, 1.0, "CPU s"
@@ -127,10 +131,49 @@ def looking(root: Path) -> Iterator[Figure]:
     yield "--help", spent, 0.4, "CPU s"
 
 
+HYDRA_APP = """
+import hydra
+from omegaconf import DictConfig
+from experiments.compose import CONF, register
+register()
+@hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
+def app(config: DictConfig) -> None:
+    pass
+app()
+"""
+
+
+def against_hydra(root: Path) -> Iterator[Figure]:
+    """CPU per job that does nothing: Hydra's basic launcher, and a plan, a submission's claims and its ends."""
+    jobs = 50
+    app = root / "app.py"
+    app.write_text(HYDRA_APP)
+    words = [
+        "-m",
+        f"budget.steps=range(1,{jobs + 1})",
+        f"hydra.sweep.dir={root}/out",
+        "hydra.output_subdir=.h",
+    ]
+    before = os.times()
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    subprocess.run(
+        [sys.executable, str(app), *words], cwd=root, env=env, stdout=subprocess.DEVNULL, check=True
+    )
+    after = os.times()
+    theirs = after.children_user + after.children_system - before.children_user - before.children_system
+    before_s = time.process_time()
+    words = ["algorithm=gagar", f"budget.steps=range(1,{jobs + 1})", f"root={root}", "name=ours"]
+    ledger = build_plan(from_words(words)).write()
+    children = _pull(ledger, lambda job: None)
+    ours = time.process_time() - before_s + sum(children)
+    yield "Hydra's basic launcher, per job", theirs / jobs, float("inf"), "CPU s"
+    yield "plan, claim, process and exit file, per job", ours / jobs, theirs / jobs, "CPU s"
+
+
 def main() -> int:
     """Print every figure; exit code 1 if one is above its bound."""
     above = False
-    for group in (start_of_a_run, optuna_per_trial, looking):
+    for group in (start_of_a_run, optuna_per_trial, looking, against_hydra):
         with tempfile.TemporaryDirectory() as folder:
             for what, measured, bound, unit in group(Path(folder)):
                 above |= measured > bound

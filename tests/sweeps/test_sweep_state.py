@@ -194,3 +194,23 @@ def test_job_double_finishes_what_the_plan_asks_for(ledger: Ledger) -> None:
     assert source.next() is None  # nothing else, and a run in hand is not waited for
     finish(job)
     assert status_of(ledger).complete
+
+
+def test_a_result_that_comes_between_two_looks_is_seen(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt = claimed(ledger, submission="a")
+
+    def late(*args: Any) -> Any:
+        publish_once(attempt.folder / "result.json", to_json({}))
+        attempt.exit("ok")
+        return look(*args)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("sweeps.status.look", late)
+        assert status_of(ledger).counts == {"done": 1}
+    (attempt.folder / "result.json").unlink()
+    (attempt.path / "exit.json").unlink()
+    with monkeypatch.context() as patched:
+        patched.setattr("sweeps.plan_source.look", late)
+        assert PlanSource(ledger, "b", retry=("failed",)).next() is None
