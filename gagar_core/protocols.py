@@ -116,6 +116,10 @@ class Sandbox(Protocol):
         """For each (program, argument tuples) the results of its calls, in order; the fast path."""
         ...
 
+    def judge_batch(self, requests: Sequence[tuple[Program, Sequence[str]]]) -> list[list[CallResult]]:
+        """For each (program, test programs with assertions) one result each; ``ok`` = it holds."""
+        ...
+
     def end_step(self) -> None:
         """Close every session opened since the last call."""
         ...
