@@ -20,8 +20,10 @@ class TaskFeed:
 
     def at(self, step: int) -> list[Task]:
         """The tasks of one step, ``per_step`` of them."""
-        first = step * self.per_step
-        return [self._nth(position) for position in range(first, first + self.per_step)]
+        first, size = step * self.per_step, len(self.tasks)
+        positions = range(first, first + self.per_step)
+        orders = {epoch: self._order(epoch) for epoch in {position // size for position in positions}}
+        return [self.tasks[int(orders[position // size][position % size])] for position in positions]
 
     def extra(self, step: int, first: int, count: int) -> list[Task]:
         """``count`` entries from ``first`` on of a shuffled list of the tasks that are not in ``at(step)``.
@@ -38,10 +40,6 @@ class TaskFeed:
     def stream(self, step: int, name: str) -> np.random.Generator:
         """Random numbers for one purpose in one step."""
         return stream(self._seed, name, step)
-
-    def _nth(self, position: int) -> Task:
-        epoch, index = divmod(position, len(self.tasks))
-        return self.tasks[int(self._order(epoch)[index])]
 
     def _order(self, epoch: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         return stream(self._seed, "task order", epoch).permutation(len(self.tasks))
