@@ -24,6 +24,11 @@ _SANDBOX_COLUMNS = ("calls", "cache_hits", "timeouts", "infra")
 
 Progress = Callable[[dict[str, Any]], None]
 
+SAMPLED = (
+    "groups_sampled", "groups_kept", "traj_sampled", "traj_wasted", "gen_tokens", "wasted_tokens",
+)  # fmt: skip
+"""Columns of ``steps`` that a result adds up: how much of what was sampled was trained on."""
+
 
 def execute(
     folder: Path, attempt: int, progress: Progress = lambda line: None, config: RunConfig | None = None
@@ -66,6 +71,7 @@ class Loop:
         self._attempt = attempt
         self._run_id = run_id
         self._scores: dict[str, dict[str, float]] = {}
+        self._sampled = dict.fromkeys(SAMPLED, 0)
         self._stop = threading.Event()
 
     def run(self, progress: Progress) -> dict[str, Any]:
@@ -88,6 +94,7 @@ class Loop:
             "steps": int(last),
             "first": self._scores["0"],
             "last": self._scores[last],
+            "sampling": self._sampled,
         }
 
     def _listen(self) -> None:
@@ -102,7 +109,8 @@ class Loop:
         if found is None:
             return 0
         checkpoint.restore(found, self._live.policy.network, self._live.updater.optimiser)
-        self._scores = found.state["scores"]
+        self._scores, self._sampled = found.state["scores"], found.state["sampled"]
+        self._live.trainer.restore(found.state["trainer"])
         return found.step
 
     def _checkpoint(self, step: int) -> None:
@@ -116,20 +124,20 @@ class Loop:
             step,
             live.policy.network,
             live.updater.optimiser,
-            {"scores": self._scores},
+            {"scores": self._scores, "sampled": self._sampled, "trainer": live.trainer.state},
         )
 
     def _step(self, step: int, progress: Progress) -> None:
         budget, live, done = self._config.budget, self._live, step + 1
-        line: dict[str, Any] = {"step": done, "steps": budget.steps, **_train(live, step)}
+        row, figures = _train(live, step)
+        self._sampled = {name: self._sampled[name] + row[name] for name in SAMPLED}
+        line: dict[str, Any] = {"step": done, "steps": budget.steps, **figures}
         if done == budget.steps or (budget.eval_every and done % budget.eval_every == 0):
             line["held_out_pass"] = self._evaluate(done)["held_out_pass"]
         with live.clock.phase("record"):
             live.writer.end_step()
         every, last = self._config.checkpoint_every, done == budget.steps
-        stop = (
-            self._stop.is_set() and not last
-        )  # looked at once: a signal from here on waits for the next step
+        stop = self._stop.is_set() and not last  # looked at once: a later signal waits for the next step
         if stop or (every and done % every == 0 and not last):
             self._checkpoint(done)
         self._attempt.beat(line)
@@ -151,8 +159,8 @@ class Loop:
         return self._scores[str(updates)]
 
 
-def _train(live: LiveRun, step: int) -> dict[str, float]:
-    """One training step with its records; returns the figures of the progress line."""
+def _train(live: LiveRun, step: int) -> tuple[dict[str, Any], dict[str, float]]:
+    """One training step with its records; its row of ``steps``, and figures for the progress line."""
     started = time.perf_counter()
     before = _counted(live.sandbox.counters)
     data = live.trainer.run_step(step)
@@ -168,12 +176,13 @@ def _train(live: LiveRun, step: int) -> dict[str, float]:
     extra |= {"lr": live.updater.lr_at(step), "step_s": time.perf_counter() - started, **seconds}
     # its own seconds are counted with the next step: a row cannot hold the time of writing itself
     with live.clock.phase("record"):
-        live.recorder.record(data, audits, extra)
+        row = live.recorder.record(data, audits, extra)
     trajectories = [t for t, _ in flat]
-    return {
+    return row, {
         "pass_rate": float(np.mean([t.passed for t in trajectories])),
         "tokens": float(np.mean([t.gen_tokens + t.obs_tokens for t in trajectories])),
         "test_runs": float(np.mean([t.test_runs for t in trajectories])),
+        "groups_kept": len(data.kept),
         "seconds": time.perf_counter() - started,
     }
 

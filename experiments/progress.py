@@ -14,6 +14,8 @@ def figures(line: dict[str, Any]) -> str:
         f"pass {line['pass_rate']:.2f}  tokens {line['tokens']:.0f}  "
         f"test runs {line['test_runs']:.1f}  {line['seconds']:.2f} s/step"
     )
+    if not line["groups_kept"]:
+        text += "  nothing to learn from"
     held_out = line.get("held_out_pass")
     return text if held_out is None else f"{text}  held-out pass {held_out:.3f}"
 

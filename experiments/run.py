@@ -93,11 +93,14 @@ def _mirror(folder: Path, config: RunConfig) -> None:
 def _closing(result: dict[str, Any], folder: Path) -> str:
     if result["status"] != "finished":
         return f"{result['status']}: {result['reason']}\nrecords: {folder}"
-    first, last = result["first"], result["last"]
+    first, last, sampled = result["first"], result["last"], result["sampling"]
+    used = 1.0 - sampled["wasted_tokens"] / max(sampled["gen_tokens"], 1)
     return (
         f"held-out pass {first['held_out_pass']:.3f} (SFT) -> {last['held_out_pass']:.3f}, "
         f"audit pass {last['held_out_audit_pass']:.3f}, {last['tokens']:.0f} tokens and "
         f"{last['test_runs']:.1f} test runs per trajectory\n"
+        f"trained on {sampled['groups_kept']} of {sampled['groups_sampled']} groups sampled, "
+        f"{used:.0%} of the tokens generated\n"
         f"records: {folder}\nreport:  python -m analysis report {folder}"
     )
 

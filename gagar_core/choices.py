@@ -24,7 +24,7 @@ from gagar_core.advantages import (
 from gagar_core.errors import ConfigError
 from gagar_core.grading import rules
 from gagar_core.policies import gru, transformer
-from gagar_core.sampling import outcome
+from gagar_core.sampling import adaptive, outcome, refill, shares
 from gagar_core.tasks import list_functions
 from gagar_core.training import losses, policy_gradient
 
@@ -32,6 +32,11 @@ CHOICES: dict[str, dict[str, type[Any]]] = {
     "sampling": {
         "mixed_only": outcome.MixedOnly,
         "keep_all": outcome.KeepAll,
+        "refill": refill.Refill,
+        "anchors": shares.Anchors,
+        "band": shares.Band,
+        "adaptive_group": adaptive.AdaptiveGroup,
+        "curriculum": adaptive.Curriculum,
     },
     "grader": {
         "none": rules.NoGrader,

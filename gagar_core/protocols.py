@@ -7,7 +7,8 @@ in settings. Everything here is structural: a plug-in does not inherit from thes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -75,12 +76,66 @@ class Redistribution(Protocol):
         ...
 
 
+class Feed(Protocol):
+    """The training tasks in the order of a seed block; everything follows from the step's number."""
+
+    tasks: Sequence[Task]
+    """All training tasks."""
+    per_step: int
+    """Groups per step that the budget asks for."""
+
+    def at(self, step: int) -> list[Task]:
+        """The ``per_step`` tasks of a step: the same for every variant of a seed block."""
+        ...
+
+    def extra(self, step: int, first: int, count: int) -> list[Task]:
+        """Further tasks for a step, from position ``first`` of their own order; fewer when there are no more."""
+        ...
+
+    def stream(self, step: int, name: str) -> np.random.Generator:
+        """Random numbers for one purpose in one step."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingRound:
+    """What a sampling policy may know when it asks for trajectories."""
+
+    feed: Feed
+    step: int
+    number: int
+    """Round within the step, from 0."""
+    group_size: int
+    """Trajectories per task that the budget asks for."""
+    groups: Sequence[Group]
+    """Groups of the step's earlier rounds."""
+    state: Mapping[str, Any]
+
+
 @runtime_checkable
 class SamplingPolicy(Protocol):
-    """Axis ``sampling``: which tasks to roll out, and which groups are trained on."""
+    """Axis ``sampling``: which tasks to roll out, and which groups are trained on.
 
-    def select(self, groups: Sequence[Group]) -> list[str]:
-        """Per group "" to keep it, or the reason why it is dropped. Decided on the outcome only."""
+    Memory is handed in and out as plain data, so that it can be written into a checkpoint.
+    """
+
+    def start(self) -> dict[str, Any]:
+        """State before the first step, JSON data."""
+        ...
+
+    def request(self, seen: SamplingRound) -> list[tuple[Task, int]]:
+        """Tasks of the next round, each with its number of trajectories (>= 2); [] ends the sampling."""
+        ...
+
+    def select(self, groups: Sequence[Group], wanted: int) -> list[str]:
+        """Per group "" to keep it, or the reason why it is dropped. Decided on the outcome only.
+
+        ``wanted`` is the number of groups per step that the budget asks for.
+        """
+        ...
+
+    def observe(self, groups: Sequence[Group], state: Mapping[str, Any]) -> dict[str, Any]:
+        """State after a step, from its groups and the state before it."""
         ...
 
 
@@ -114,6 +169,10 @@ class Sandbox(Protocol):
         self, requests: Sequence[tuple[Program, Sequence[tuple[Any, ...]]]]
     ) -> list[list[CallResult]]:
         """For each (program, argument tuples) the results of its calls, in order; the fast path."""
+        ...
+
+    def judge_batch(self, requests: Sequence[tuple[Program, Sequence[str]]]) -> list[list[CallResult]]:
+        """For each (program, test programs with assertions) one result each; ``ok`` = it holds."""
         ...
 
     def end_step(self) -> None:

@@ -14,13 +14,24 @@ STOP_REASONS = ("submit", "token_budget", "turn_limit")
 TEST_KINDS = ("public", "reward", "label", "audit")
 """public: the agent may run them. reward: decide pass. label: judge graders. audit: measure only."""
 
+TASK_KINDS = ("code", "answer", "repository")
+"""code: a program is written or repaired. answer: the file's text is the answer. repository: a change of a
+repository, which needs that repository's own environment to be judged."""
+
+MAIN_FILE = "f.py"
+"""The file that a code task's program stands in, and the one that an answer is written to."""
+
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One test: call the entry point with ``args``; the returned value must equal ``expected``."""
+    """One test: call the entry point with ``args``; the returned value must equal ``expected``.
+
+    Floats may differ from ``expected`` by ``atol``.
+    """
 
     args: tuple[Any, ...]
     expected: Any
+    atol: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +51,12 @@ class Task:
     difficulty: float = 0.0
     """Prior difficulty in [0, 1]; only used to stratify reports and demonstrations."""
     tags: tuple[str, ...] = ()
+    files: dict[str, str] = field(default_factory=dict)
+    """Starter files by name; without any the agent begins with nothing."""
+    test_programs: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Kind of test -> test programs with assertions, which count after the cases of that kind."""
+    limits: dict[str, float] = field(default_factory=dict)
+    """Sandbox settings that the tests of this task need: fuel, cpu_s, memory_mb."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,11 +44,14 @@ TABLES: dict[str, list[Column]] = {
         *_columns("""
 groups_sampled     i32  groups rolled out
 groups_kept        i32  groups that entered the loss
+groups_short       i32  groups missing to the number that the budget asks for
+sampling_rounds    i16  rounds in which the step's groups were sampled
 groups_all_pass    i32  groups in which every valid trajectory passed
 groups_all_fail    i32  groups in which none passed
 traj_sampled       i32  trajectories rolled out
 traj_used          i32  trajectories that entered the loss
 traj_invalid       i32  trajectories dropped for an infrastructure failure
+traj_wasted        i32  trajectories sampled that did not enter the loss
 gen_tokens         i64  tokens sampled by the policy, all trajectories
 obs_tokens         i64  tokens written by the environment, all trajectories
 wasted_tokens      i64  gen_tokens of trajectories that did not enter the loss

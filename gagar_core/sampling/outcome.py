@@ -2,37 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from gagar_core.types import Group
+from gagar_core.protocols import SamplingRound
+from gagar_core.types import Group, Task
+
+REASONS = ("", "all_pass", "all_fail", "too_few_valid", "too_easy", "too_hard", "surplus")
+"""Why a group is dropped; "" = it is trained on."""
+
+
+def tally(group: Group) -> tuple[int, int]:
+    """(valid trajectories, those of them that pass)."""
+    verdicts = [trajectory.verdict for trajectory in group.trajectories]
+    return len(verdicts) - verdicts.count("infra"), verdicts.count("pass")
 
 
 def outcome(group: Group) -> str:
     """mixed, all_pass, all_fail, or too_few_valid (under two valid trajectories)."""
-    passed = [trajectory.passed for trajectory in group.trajectories if trajectory.valid]
-    if len(passed) < 2:
+    valid, passing = tally(group)
+    if valid < 2:
         return "too_few_valid"
-    if all(passed):
+    if passing == valid:
         return "all_pass"
-    return "mixed" if any(passed) else "all_fail"
+    return "mixed" if passing else "all_fail"
 
 
 @dataclass(kw_only=True)
-class MixedOnly:
+class BudgetSampling:
+    """What sampling policies share: the budget's tasks in one round, no memory, mixed groups kept."""
+
+    def start(self) -> dict[str, Any]:
+        """State before the first step: nothing."""
+        return {}
+
+    def request(self, seen: SamplingRound) -> list[tuple[Task, int]]:
+        """The tasks of this step in the first round, each with as many trajectories as the budget says."""
+        return [] if seen.number else [(task, seen.group_size) for task in seen.feed.at(seen.step)]
+
+    def select(self, groups: Sequence[Group], wanted: int) -> list[str]:
+        """Per group "" to keep it, or the reason why it is dropped."""
+        return ["" if result == "mixed" else result for result in map(outcome, groups)]
+
+    def observe(self, groups: Sequence[Group], state: Mapping[str, Any]) -> dict[str, Any]:
+        """State after a step."""
+        return dict(state)
+
+
+@dataclass(kw_only=True)
+class MixedOnly(BudgetSampling):
     """Train on groups with passing and failing trajectories (dynamic sampling, arXiv 2503.14476)."""
 
-    def select(self, groups: Sequence[Group]) -> list[str]:
-        """Per group "" to keep it, or the reason why it is dropped."""
-        outcomes = [outcome(group) for group in groups]
-        return ["" if result == "mixed" else result for result in outcomes]
-
 
 @dataclass(kw_only=True)
-class KeepAll:
+class KeepAll(BudgetSampling):
     """Train on every group; those without contrast have advantage 0 but count in token means."""
 
-    def select(self, groups: Sequence[Group]) -> list[str]:
+    def select(self, groups: Sequence[Group], wanted: int) -> list[str]:
         """Per group "" to keep it, or the reason why it is dropped."""
-        outcomes = [outcome(group) for group in groups]
-        return [result if result == "too_few_valid" else "" for result in outcomes]
+        return [result if result == "too_few_valid" else "" for result in map(outcome, groups)]

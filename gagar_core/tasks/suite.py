@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 
+from gagar_core.tasks.format import content_hash
 from gagar_core.types import Task
 
 
@@ -19,5 +19,4 @@ class Suite:
 
     def digest(self) -> str:
         """Content hash over every task in order; equal on every machine."""
-        text = "\n".join(repr(task) for task in (*self.sft, *self.train, *self.held_out))
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
+        return content_hash((*self.sft, *self.train, *self.held_out))

@@ -92,6 +92,12 @@ class TimedSandbox:
             results: list[list[CallResult]] = self._inner.calls_batch(requests)
             return results
 
+    def judge_batch(self, requests: Sequence[tuple[Program, Sequence[str]]]) -> list[list[CallResult]]:
+        """For each (program, test programs) one result per test program."""
+        with self._clock.phase("execute"):
+            results: list[list[CallResult]] = self._inner.judge_batch(requests)
+            return results
+
     def end_step(self) -> None:
         """Close every session opened since the last call."""
         self._inner.end_step()

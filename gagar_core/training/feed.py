@@ -14,18 +14,32 @@ class TaskFeed:
     """Stateless: the tasks of a step follow from the seed and the step's number alone."""
 
     def __init__(self, tasks: Sequence[Task], per_step: int, seed: int) -> None:
-        self._tasks = tasks
-        self._per_step = per_step
+        self.tasks = tasks
+        self.per_step = per_step
         self._seed = seed
 
     def at(self, step: int) -> list[Task]:
         """The tasks of one step, ``per_step`` of them."""
-        first = step * self._per_step
-        return [self._nth(position) for position in range(first, first + self._per_step)]
+        first, size = step * self.per_step, len(self.tasks)
+        positions = range(first, first + self.per_step)
+        orders = {epoch: self._order(epoch) for epoch in {position // size for position in positions}}
+        return [self.tasks[int(orders[position // size][position % size])] for position in positions]
 
-    def _nth(self, position: int) -> Task:
-        epoch, index = divmod(position, len(self._tasks))
-        return self._tasks[int(self._order(epoch)[index])]
+    def extra(self, step: int, first: int, count: int) -> list[Task]:
+        """``count`` entries from ``first`` on of a shuffled list of the tasks that are not in ``at(step)``.
+
+        Fewer when the list ends: no task comes twice because of a second round.
+        """
+        if count <= 0:
+            return []
+        known = {task.id for task in self.at(step)}
+        order = self.stream(step, "extra tasks").permutation(len(self.tasks))
+        others = [self.tasks[int(i)] for i in order if self.tasks[int(i)].id not in known]
+        return others[first : first + count]
+
+    def stream(self, step: int, name: str) -> np.random.Generator:
+        """Random numbers for one purpose in one step."""
+        return stream(self._seed, name, step)
 
     def _order(self, epoch: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        return stream(self._seed, "task order", epoch).permutation(len(self._tasks))
+        return stream(self._seed, "task order", epoch).permutation(len(self.tasks))

@@ -23,14 +23,19 @@ class StepRecorder:
     grader_id: str
     grader_version: str
 
-    def record(self, data: StepData, audits: Sequence[int], extra: Mapping[str, Any]) -> None:
-        """Add the rows of a step; ``audits`` is parallel to all trajectories, ``extra`` is for ``steps``."""
+    def record(self, data: StepData, audits: Sequence[int], extra: Mapping[str, Any]) -> dict[str, Any]:
+        """Add the rows of a step; ``audits`` is parallel to all trajectories, ``extra`` is for ``steps``.
+
+        Returns the row of ``steps``.
+        """
         view = _View(data)
         self.writer.add("trajectories", data.step, view.trajectory_rows(audits))
         self.writer.add("segments", data.step, _segment_rows(data))
         self.writer.add("groups", data.step, view.group_rows())
         self.writer.add("grades", data.step, self._grade_rows(data))
-        self.writer.add("steps", data.step, [{**view.step_row(), **extra}])
+        row = {**view.step_row(), **extra}
+        self.writer.add("steps", data.step, [row])
+        return row
 
     def _grade_rows(self, data: StepData) -> list[dict[str, Any]]:
         rows = []
@@ -153,11 +158,14 @@ class _View:
         row: dict[str, Any] = {
             "groups_sampled": len(data.groups),
             "groups_kept": len(data.kept),
+            "groups_short": max(0, data.wanted_groups - len(data.kept)),
+            "sampling_rounds": data.rounds,
             "groups_all_pass": sum(outcome == {True} for outcome in outcomes),
             "groups_all_fail": sum(outcome == {False} for outcome in outcomes),
             "traj_sampled": len(everything),
             "traj_used": len(used),
             "traj_invalid": len(everything) - len(valid),
+            "traj_wasted": len(everything) - len(used),
             "gen_tokens": sum(t.gen_tokens for t in everything),
             "obs_tokens": sum(t.obs_tokens for t in everything),
             "wasted_tokens": sum(t.gen_tokens for t in everything if id(t) not in used),

@@ -18,6 +18,10 @@ class StepData:
 
     step: int
     groups: list[Group] = field(default_factory=list)
+    rounds: int = 0
+    """Sampling rounds made."""
+    wanted_groups: int = 0
+    """Groups that the budget asks for."""
     drop_reasons: list[str] = field(default_factory=list)
     """Per group "" if kept."""
     rankings: dict[int, Ranking] = field(default_factory=dict)

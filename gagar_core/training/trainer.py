@@ -9,14 +9,26 @@ from typing import Any
 import numpy as np
 
 from gagar_core.advantages import compute_advantages
+from gagar_core.errors import GagarError
 from gagar_core.grading.grade import grade_groups
-from gagar_core.protocols import Estimator, Grader, Policy, SamplingPolicy, Sandbox, Shaping
+from gagar_core.protocols import (
+    Estimator,
+    Grader,
+    Policy,
+    SamplingPolicy,
+    SamplingRound,
+    Sandbox,
+    Shaping,
+)
 from gagar_core.seeds import torch_stream
 from gagar_core.training.clock import PhaseClock, untimed
 from gagar_core.training.feed import TaskFeed
 from gagar_core.training.step import StepData
 from gagar_core.training.update import Updater
-from gagar_core.types import Group
+from gagar_core.types import Group, Task
+
+MAX_ROUNDS = 64
+"""Sampling rounds of a step before a sampling policy is taken to be stuck."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +55,8 @@ class Trainer:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self._sampling_state = parts.sampling.start()
+        self._next_group = 0
         self.parts_of_step: Sequence[tuple[str, Callable[[StepData], None]]] = (
             ("rollout", self._rollout),
             ("rollout", self._select),
@@ -60,18 +74,50 @@ class Trainer:
         self._parts.sandbox.end_step()
         return data
 
+    @property
+    def state(self) -> dict[str, Any]:
+        """What the next step depends on beside policy and optimiser, as plain data."""
+        return {"sampling": self._sampling_state, "next_group": self._next_group}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take back what ``state`` gave."""
+        self._sampling_state, self._next_group = state["sampling"], state["next_group"]
+
     def _rollout(self, data: StepData) -> None:
-        parts, size = self._parts, self._parts.group_size
-        tasks = parts.feed.at(data.step)
-        repeated = [task for task in tasks for _ in range(size)]
-        generator = torch_stream(parts.seed, "rollouts", data.step)
-        trajectories = parts.policy.rollouts(repeated, generator)
-        for position, task in enumerate(tasks):
-            own = tuple(trajectories[position * size : (position + 1) * size])
-            data.groups.append(Group(data.step * len(tasks) + position, task, own))
+        parts = self._parts
+        for number in range(MAX_ROUNDS):
+            seen = SamplingRound(
+                parts.feed, data.step, number, parts.group_size, data.groups, self._sampling_state
+            )
+            wanted = parts.sampling.request(seen)
+            if not wanted:
+                return
+            data.groups += self._sample(wanted, data.step, number)
+            data.rounds = number + 1
+        name = type(parts.sampling).__name__
+        msg = f"{name} asked for more than {MAX_ROUNDS} rounds in step {data.step}; it must end with []"
+        raise GagarError(msg)
+
+    def _sample(self, wanted: Sequence[tuple[Task, int]], step: int, number: int) -> list[Group]:
+        """One round of groups. Random numbers of the first round do not depend on the sampling policy."""
+        if any(size < 2 for _, size in wanted):
+            msg = f"{type(self._parts.sampling).__name__} asked for a group of one: it has nothing to compare"
+            raise GagarError(msg)
+        names = ("rollouts", step, number) if number else ("rollouts", step)
+        repeated = [task for task, size in wanted for _ in range(size)]
+        trajectories = self._parts.policy.rollouts(repeated, torch_stream(self._parts.seed, *names))
+        groups, at = [], 0
+        for task, size in wanted:
+            groups.append(Group(self._next_group, task, tuple(trajectories[at : at + size])))
+            self._next_group += 1
+            at += size
+        return groups
 
     def _select(self, data: StepData) -> None:
-        data.drop_reasons = self._parts.sampling.select(data.groups)
+        sampling, wanted = self._parts.sampling, self._parts.feed.per_step
+        data.drop_reasons = sampling.select(data.groups, wanted)
+        data.wanted_groups = wanted
+        self._sampling_state = sampling.observe(data.groups, self._sampling_state)
         data.rows = [
             (position, index)
             for position, (group, reason) in enumerate(zip(data.groups, data.drop_reasons, strict=True))

@@ -20,3 +20,13 @@ def test_a_step_follows_from_seed_and_number_alone(suite: Suite) -> None:
     two.at(3)
     assert one.at(17) == two.at(17)
     assert TaskFeed(suite.train, 12, 1).at(0) != one.at(0)
+
+
+def test_extra_tasks_are_the_others_in_an_order_of_the_step(suite: Suite) -> None:
+    feed = TaskFeed(suite.train, 12, 0)
+    everything = feed.extra(4, 0, 1000)
+    assert sorted(t.id for t in [*everything, *feed.at(4)]) == sorted(t.id for t in suite.train)
+    assert feed.extra(4, 0, 30) + feed.extra(4, 30, 1000) == everything
+    assert feed.extra(4, 188, 5) == feed.extra(4, 0, 0) == []
+    assert feed.extra(5, 0, 30) != everything[:30]
+    assert TaskFeed(suite.train, 12, 1).extra(4, 0, 30) != everything[:30]

@@ -1,0 +1,87 @@
+"""Filling in what a record leaves to its reference: expected values, and tests that a generator makes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from gagar_core.protocols import Sandbox
+from gagar_core.seeds import derive
+from gagar_core.tasks.checks import atol_for
+from gagar_core.tasks.format import TaskRecord
+from gagar_core.types import TEST_KINDS, CallResult, Case, Program
+
+Arguments = tuple[Any, ...]
+
+
+def completed(records: Sequence[TaskRecord], sandbox: Sandbox) -> tuple[list[TaskRecord], list[str]]:
+    """The same records with every test written out, and one sentence per record where that failed.
+
+    Generators and references run in the sandbox; a record whose reference gives no value stays as it is.
+    """
+    open_ones = [index for index, record in enumerate(records) if not record.complete]
+    faults: list[str] = []
+    wanted = _generated([records[i] for i in open_ones], sandbox, faults)
+    requests = [
+        (Program(records[i].reference, records[i].task.entry_point), [args for _, args in wanted[k]])
+        for k, i in enumerate(open_ones)
+    ]
+    result = list(records)
+    for k, found in enumerate(sandbox.calls_batch(requests)):
+        result[open_ones[k]] = _filled(records[open_ones[k]], wanted[k], found, faults)
+    return result, faults
+
+
+def _generated(
+    records: Sequence[TaskRecord], sandbox: Sandbox, faults: list[str]
+) -> list[list[tuple[str, Arguments]]]:
+    """Per record (kind, arguments) of every test that lacks its expected value."""
+    seeds = [_seeds(record) for record in records]
+    requests = [
+        (Program(record.generator.source if record.generator else "", "generate"), [(s,) for _, s in own])
+        for record, own in zip(records, seeds, strict=True)
+    ]
+    wanted = []
+    for record, own, found in zip(records, seeds, sandbox.calls_batch(requests), strict=True):
+        made = [(kind, args) for kind in TEST_KINDS for args in record.inputs.get(kind, ())]
+        bad = [(seed, r) for (_, seed), r in zip(own, found, strict=True) if not _is_arguments(r)]
+        if bad:
+            faults.append(f"task {record.task.id!r}: generate({bad[0][0]}) gave {_said(bad[0][1])}")
+        made += [(kind, tuple(r.value)) for (kind, _), r in zip(own, found, strict=True) if _is_arguments(r)]
+        wanted.append(made)
+    return wanted
+
+
+def _is_arguments(result: CallResult) -> bool:
+    return result.status == "ok" and isinstance(result.value, list | tuple)
+
+
+def _seeds(record: TaskRecord) -> list[tuple[str, int]]:
+    made = record.generator
+    if made is None:
+        return []
+    return [
+        (kind, derive(made.seed, "generate", record.task.id, kind, number))
+        for kind in TEST_KINDS
+        for number in range(made.counts.get(kind, 0))
+    ]
+
+
+def _filled(
+    record: TaskRecord, wanted: list[tuple[str, Arguments]], found: list[CallResult], faults: list[str]
+) -> TaskRecord:
+    cases: dict[str, list[Case]] = defaultdict(list)
+    for (kind, args), result in zip(wanted, found, strict=True):
+        if result.status != "ok":
+            shown = ", ".join(map(repr, args))
+            faults.append(f"task {record.task.id!r}: its reference on ({shown:.80}) gave {_said(result)}")
+            return record
+        cases[kind].append(Case(args, result.value, atol_for(result.value)))
+    tests: dict[str, Any] = {kind: (*getattr(record.task, kind), *more) for kind, more in cases.items()}
+    return replace(record, task=replace(record.task, **tests), generator=None, inputs={})
+
+
+def _said(result: CallResult) -> str:
+    return f"{result.value!r:.80}" if result.status == "ok" else f"{result.status}: {result.message}"
