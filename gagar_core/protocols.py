@@ -89,7 +89,7 @@ class Feed(Protocol):
         ...
 
     def extra(self, step: int, first: int, count: int) -> list[Task]:
-        """Further tasks for a step, from position ``first`` of their own order; fewer when there are no more."""
+        """Further tasks for a step, from position ``first`` of their own order; fewer when they end."""
         ...
 
     def stream(self, step: int, name: str) -> np.random.Generator:
