@@ -17,7 +17,7 @@ from gagar_core.sandbox.settings import SandboxSettings
 CHOICES: dict[str, dict[str, type[Any]]] = {**LIBRARY_CHOICES, "budget": BUDGETS, "tracking": TRACKING}
 """All axes of a run: those of the library, and two of its own."""
 
-CONFIG_EPOCH = 1
+CONFIG_EPOCH = 2
 """Raised when a default or a setting changes its meaning, so that old and new runs never share an id."""
 
 BOOKKEEPING = ("root", "name", "tracking", "checkpoint_every")

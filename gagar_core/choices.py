@@ -25,7 +25,7 @@ from gagar_core.errors import ConfigError
 from gagar_core.grading import rules
 from gagar_core.policies import gru, transformer
 from gagar_core.sampling import adaptive, outcome, refill, shares
-from gagar_core.tasks import list_functions
+from gagar_core.tasks import list_functions, list_variants, mixed, repair, scalar_hard_coding
 from gagar_core.training import losses, policy_gradient
 
 CHOICES: dict[str, dict[str, type[Any]]] = {
@@ -48,6 +48,11 @@ CHOICES: dict[str, dict[str, type[Any]]] = {
     },
     "tasks": {
         "list_functions": list_functions.ListFunctions,
+        "weak_tests": list_variants.WeakTests,
+        "scalar_hard_coding": scalar_hard_coding.ScalarHardCoding,
+        "hard": list_variants.Hard,
+        "mixed": mixed.Mixed,
+        "repair": repair.Repair,
     },
     "trainer": {
         "policy_gradient": policy_gradient.PolicyGradient,

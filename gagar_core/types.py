@@ -18,6 +18,9 @@ TASK_KINDS = ("code", "answer", "repository")
 """code: a program is written or repaired. answer: the file's text is the answer. repository: a change of a
 repository, which needs that repository's own environment to be judged."""
 
+GRADED_KINDS = ("code",)
+"""Kinds of tasks whose trajectories a grader ranks; groups of other kinds keep their base advantages."""
+
 MAIN_FILE = "f.py"
 """The file that a code task's program stands in, and the one that an answer is written to."""
 
@@ -80,7 +83,8 @@ class Trajectory:
 
     Counts: ``gen_tokens`` sampled by the policy, ``obs_tokens`` written by the environment, ``turns`` agent
     segments, ``test_runs`` runs of the public tests, ``redundant_test_runs`` those made while the last
-    verdict was OK and nothing had changed since, ``edits`` clear / delete / insert-at-top actions.
+    verdict was OK and nothing had changed since, ``edits`` clear / delete / insert-at-top / replace
+    actions.
     """
 
     task_id: str

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gagar_core.syntax import parse
-from gagar_core.types import Case, Program
+from gagar_core.types import MAIN_FILE, Case, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,16 @@ class Top:
 
 
 @dataclass(frozen=True, slots=True)
+class Next:
+    """Look at the next line; after the last one the end is shown, and then the first line again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """Let the next line that is written take the place of the line looked at."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunTests:
     """Run the public tests and be told the first failing one."""
 
@@ -42,7 +52,7 @@ class Submit:
     """End the trajectory with the file as it is."""
 
 
-Action = Write | Clear | Delete | Top | RunTests | Submit
+Action = Write | Clear | Delete | Top | Next | Replace | RunTests | Submit
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +81,17 @@ class TestReport:
         return f"FAIL {self.failed}: f({arguments}) gave {self.got!r}, expected {self.case.expected!r}"
 
 
+@dataclass(frozen=True, slots=True)
+class View:
+    """What looking at a line tells the agent; None = the end of the file."""
+
+    line: str | None
+
+    def text(self) -> str:
+        """The view as a text agent reads it."""
+        return "(end of file)" if self.line is None else self.line
+
+
 @dataclass
 class Workspace:
     """One file under edit, with the counts that a trajectory reports."""
@@ -78,6 +99,10 @@ class Workspace:
     lines: list[str] = field(default_factory=list)
     cursor: int | None = None
     """Where the next line goes; None = at the end."""
+    looking_at: int = 0
+    """Line that the agent looks at; the number of lines = the end."""
+    replacing: bool = False
+    """Whether the next line takes the place of the one looked at."""
     edits: int = 0
     tool_calls: int = 0
     tool_errors: int = 0
@@ -99,11 +124,19 @@ class Workspace:
             case Top():
                 self._edit(bool(self.lines))
                 self.cursor = min(1, len(self.lines))
+            case Next():
+                self.tool_calls += 1
+                self.tool_errors += not self.lines
+                self.looking_at = 0 if self.looking_at >= len(self.lines) else self.looking_at + 1
+                self.cursor, self.replacing = None, False
+            case Replace():
+                self._edit(self.looking_at < len(self.lines))
+                self.replacing = self.looking_at < len(self.lines)
             case RunTests():
                 self.tool_calls += 1
                 self.test_runs += 1
                 self.redundant_test_runs += self._ok_since_change
-                self.cursor = None
+                self.cursor, self.replacing = None, False
             case Submit():
                 self.tool_calls += 1
 
@@ -111,9 +144,17 @@ class Workspace:
         """Remember whether the file is known to pass."""
         self._ok_since_change = report.ok
 
+    @property
+    def view(self) -> View:
+        """What is to be seen where the agent looks."""
+        return View(self.lines[self.looking_at] if self.looking_at < len(self.lines) else None)
+
     def _write(self, line: str) -> None:
         self._ok_since_change = False
-        if self.cursor is None:
+        if self.replacing:
+            self.lines[self.looking_at] = line
+            self.replacing = False
+        elif self.cursor is None:
             self.lines.append(line)
         else:
             self.lines.insert(self.cursor, line)
@@ -121,7 +162,7 @@ class Workspace:
 
     def _edit(self, possible: bool) -> None:
         self._ok_since_change = False
-        self.cursor = None
+        self.cursor, self.replacing = None, False
         self.edits += 1
         self.tool_calls += 1
         self.tool_errors += not possible
@@ -131,9 +172,15 @@ class Workspace:
         """The file's text."""
         return "\n".join(self.lines) + "\n" if self.lines else ""
 
-    def program(self, entry_point: str) -> Program:
-        """The file as something the sandbox can load."""
-        return Program(self.source, entry_point, closed_vocabulary=True)
+    @property
+    def files(self) -> dict[str, str]:
+        """The workspace as a trajectory reports it."""
+        return {MAIN_FILE: self.source}
+
+
+def workspace_of(task: Task) -> Workspace:
+    """The workspace in which a task begins."""
+    return Workspace(lines=task.files.get(MAIN_FILE, "").splitlines())
 
 
 def syntax_nodes(source: str) -> int:

@@ -12,16 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from gagar_core.agent.actions import TestReport
+from gagar_core.agent.actions import TestReport, View
 from gagar_core.errors import InputError
-from gagar_core.tasks.atoms import FILTERS, MAPS, POSTS, REDUCES, SCALARS
+from gagar_core.tasks.atoms import FILTERS, MAPS, OPERANDS, POSTS, REDUCES, SCALARS, SUMS
 
 _SPECIAL = ("<pad>", "<bos>")
-_ACTIONS = ("<run>", "<submit>", "<clear>", "<delete>", "<top>")
-_OBSERVATION = ("<ok>", "<fail>", "<err>", "<args>", "<got>", "<expected>", "<end>", "<big>", "<other>")
+_ACTIONS = ("<run>", "<submit>", "<clear>", "<delete>", "<top>", "<next>", "<replace>")
+_OBSERVATION = (
+    "<ok>", "<fail>", "<err>", "<args>", "<got>", "<expected>", "<end>", "<big>", "<other>",
+    "<line>",
+)  # fmt: skip
 _LINES = ("\n", "    ", "        ", "            ")
 _PIECES = (
-    "def f(xs):", "def f(n):", "def f(a, b):", "return ", "if ", "else:", "for ", "while ",
+    "def f(xs):", "def f(n):", "def f(a, b):", "def g(n):", "def h(n):",
+    "return ", "if ", "else:", "for ", "while ",
     " in ", " for ", " if ", " else ", " and ", " or ", "not ", "None", "pass",
     "xs", "ys", "x", "y", "n", "a", "b", "r", "t", "i",
     "sum(", "len(", "max(", "min(", "abs(", "set(", "range(", ", default=0",
@@ -32,9 +36,10 @@ _NUMBERS = range(-20, 61)
 
 SPEC_LENGTH = 5
 SPEC_WORDS: tuple[str, ...] = (
-    "@pad", "@list", "@scalar1", "@scalar2",
+    "@pad", "@list", "@scalar1", "@scalar2", "@guard", "@repair", "@answer",
     *(f"@r_{w}" for w in REDUCES), *(f"@f_{w}" for w in FILTERS), *(f"@m_{w}" for w in MAPS),
-    *(f"@p_{w}" for w in POSTS), *(f"@s_{w}" for w in SCALARS),
+    *(f"@p_{w}" for w in POSTS), *(f"@s_{w}" for w in SCALARS), *(f"@a_{w}" for w in SUMS),
+    *(f"@x_{n}" for n in OPERANDS), *(f"@y_{n}" for n in OPERANDS),
 )  # fmt: skip
 
 
@@ -50,6 +55,7 @@ class Codec:
         self.pad, self.bos, self.newline = self.ids["<pad>"], self.ids["<bos>"], self.ids["\n"]
         self.run, self.submit = self.ids["<run>"], self.ids["<submit>"]
         self.clear, self.delete, self.top = self.ids["<clear>"], self.ids["<delete>"], self.ids["<top>"]
+        self.next, self.replace = self.ids["<next>"], self.ids["<replace>"]
         self._spec_ids = {word: i for i, word in enumerate(SPEC_WORDS)}
 
     @property
@@ -105,6 +111,16 @@ class Codec:
             ids["<got>"], *self._value(report.got), ids["<expected>"], *self._value(report.case.expected),
             ids["<end>"],
         ]  # fmt: skip
+
+    def encode_view(self, view: View) -> list[int]:
+        """Tokens by which a line is shown to the policy; text that has no tokens is shown as other."""
+        if view.line is None:
+            return [self.ids["<end>"]]
+        try:
+            text = self.encode(view.line)
+        except InputError:
+            text = [self.ids["<other>"]]
+        return [self.ids["<line>"], *text, self.ids["<end>"]]
 
     def _number(self, value: int) -> int:
         return self.ids[str(value)] if value in _NUMBERS else self.ids["<big>"]

@@ -18,19 +18,24 @@ from gagar_core.agent.actions import (
     Action,
     Clear,
     Delete,
+    Next,
+    Replace,
     RunTests,
     Submit,
     TestReport,
     Top,
+    View,
     Workspace,
     Write,
     syntax_nodes,
+    workspace_of,
 )
 from gagar_core.agent.codec import Codec
 from gagar_core.errors import DivergedError
 from gagar_core.protocols import Sandbox
-from gagar_core.tasks.checks import num_passed, passes, verdict
-from gagar_core.types import CallResult, Case, Segment, Task, Trajectory
+from gagar_core.tasks.checks import num_tests, num_tests_passed, passes, verdict_of
+from gagar_core.tasks.execution import run_tests
+from gagar_core.types import CallResult, Segment, Task, Trajectory
 
 
 class TokenModel(Protocol):
@@ -62,12 +67,18 @@ class _Row:
     """A trajectory being written."""
 
     task: Task
-    workspace: Workspace = field(default_factory=Workspace)
+    workspace: Workspace
     pending: list[int] = field(default_factory=list)
     """Observation tokens still to be forced, last first."""
     line_start: int = 0
-    reports: dict[int, TestReport] = field(default_factory=dict)
-    """Position of the first observation token -> report."""
+    told: dict[int, TestReport | View] = field(default_factory=dict)
+    """Position of the first observation token -> what was told."""
+
+    def tell(self, observation: TestReport | View, tokens: list[int], at: int) -> None:
+        """Let ``tokens`` follow from position ``at`` on."""
+        self.pending = tokens[::-1]
+        self.told[at] = observation
+        self.line_start = at + len(tokens)
 
 
 class Sampler:
@@ -84,7 +95,7 @@ class Sampler:
     def rollouts(self, tasks: Sequence[Task], generator: torch.Generator) -> list[Trajectory]:
         """One trajectory per entry of ``tasks``."""
         count, budget = len(tasks), self._rules.token_budget
-        rows = [_Row(task) for task in tasks]
+        rows = [self._row(task) for task in tasks]
         specs = torch.tensor([self._codec.encode_spec(task.spec) for task in tasks])
         uniforms = torch.rand(budget, count, generator=generator)
         tokens = np.full((count, budget), self._codec.pad, dtype=np.int64)
@@ -112,6 +123,13 @@ class Sampler:
         self._commit_open_lines(rows, active, tokens, lengths)
         return self._finish(rows, tokens, logprobs, lengths, set(active.tolist()))
 
+    def _row(self, task: Task) -> _Row:
+        """A trajectory before its first token; starter files are opened at their first line."""
+        row = _Row(task, workspace_of(task))
+        if row.workspace.lines:
+            row.tell(row.workspace.view, self._codec.encode_view(row.workspace.view), 0)
+        return row
+
     def _force(self, rows: list[_Row], active: Any, choice: torch.Tensor) -> Any:
         """Replace sampled tokens by pending observations; return the mask of forced rows."""
         forced = np.zeros(len(active), dtype=bool)
@@ -136,6 +154,8 @@ class Sampler:
                 done.add(int(index))
             elif token == codec.run:
                 testing.append(row)
+            elif token == codec.next:
+                row.tell(row.workspace.view, codec.encode_view(row.workspace.view), t + 1)
         self._run_tests(testing, t)
         return done
 
@@ -143,7 +163,7 @@ class Sampler:
         codec = self._codec
         table: dict[int, Action] = {
             codec.run: RunTests(), codec.submit: Submit(), codec.clear: Clear(),
-            codec.delete: Delete(), codec.top: Top(),
+            codec.delete: Delete(), codec.top: Top(), codec.next: Next(), codec.replace: Replace(),
         }  # fmt: skip
         return table[token]
 
@@ -161,34 +181,26 @@ class Sampler:
     def _run_tests(self, testing: list[_Row], t: int) -> None:
         if not testing:
             return
-        requests = [
-            (row.workspace.program(row.task.entry_point), [case.args for case in row.task.public])
-            for row in testing
-        ]
-        for row, results in zip(testing, self._sandbox.calls_batch(requests), strict=True):
-            report = report_of(row.task.public, results)
+        attempts = [(row.workspace.files, row.task) for row in testing]
+        for row, results in zip(testing, run_tests(self._sandbox, attempts, "public"), strict=True):
+            report = report_of(row.task, results)
             row.workspace.observe(report)
-            observation = self._codec.encode_report(report)
-            row.pending = observation[::-1]
-            row.reports[t + 1] = report
-            row.line_start = t + 1 + len(observation)
+            row.tell(report, self._codec.encode_report(report), t + 1)
 
     def _finish(
         self, rows: list[_Row], tokens: Any, logprobs: Any, lengths: Any, truncated: set[int]
     ) -> list[Trajectory]:
-        requests = [
-            (row.workspace.program(row.task.entry_point), [case.args for case in row.task.reward])
-            for row in rows
-        ]
-        results = self._sandbox.calls_batch(requests)
+        attempts = [(row.workspace.files, row.task) for row in rows]
+        results = run_tests(self._sandbox, attempts, "reward")
         trajectories = []
         for index, (row, outcome) in enumerate(zip(rows, results, strict=True)):
-            decided = verdict(row.task.reward, outcome)
+            decided = verdict_of(row.task, "reward", outcome)
             if index in truncated and self._rules.fail_on_truncation and decided == "pass":
                 decided = "wrong"
             segments = self._segments(row, tokens[index], logprobs[index], int(lengths[index]))
             stop = "token_budget" if index in truncated else "submit"
-            shares = _turn_shares(row, segments, num_passed(row.task.reward, outcome))
+            share = num_tests_passed(row.task, "reward", outcome) / num_tests(row.task, "reward")
+            shares = _turn_shares(row, segments, share)
             trajectories.append(_trajectory(row, segments, decided, stop, shares))
         return trajectories
 
@@ -202,21 +214,25 @@ class Sampler:
                 values = tuple(logprobs[first:last].tolist())
                 segments.append(Segment("agent", self._codec.decode(ids), ids, values, (1,) * len(ids)))
             else:
-                report = row.reports[first]
-                segments.append(Segment("env", report.text(), ids, (), (0,) * len(ids)))
+                segments.append(Segment("env", row.told[first].text(), ids, (), (0,) * len(ids)))
         return tuple(segments)
 
 
-def report_of(cases: Sequence[Case], results: Sequence[CallResult]) -> TestReport:
+def report_of(task: Task, results: Sequence[CallResult]) -> TestReport:
     """What a run of the public tests says: how many fail, and the first of them."""
-    failing = [
-        (case, result) for case, result in zip(cases, results, strict=True) if not passes(case, result)
-    ]
+    if not results:
+        return TestReport(1, error="there are no tests to run")
+    cases = task.public
+    failing = [i for i, case in enumerate(cases) if not passes(case, results[i])]
+    asserted = [result for result in results[len(cases) :] if result.status != "ok"]
+    failed = len(failing) + len(asserted)
     if not failing:
-        return TestReport(0)
-    case, result = failing[0]
+        return (
+            TestReport(failed, error=asserted[0].message or asserted[0].status) if asserted else TestReport(0)
+        )
+    case, result = cases[failing[0]], results[failing[0]]
     error = "" if result.status == "ok" else (result.message or result.status)
-    return TestReport(len(failing), case, result.value, error)
+    return TestReport(failed, case, result.value, error)
 
 
 def _sample(logprobs: torch.Tensor, uniforms: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -233,12 +249,18 @@ def _sample(logprobs: torch.Tensor, uniforms: torch.Tensor) -> tuple[torch.Tenso
     return choice, logprobs.gather(1, choice.unsqueeze(1)).squeeze(1)
 
 
-def _turn_shares(row: _Row, segments: tuple[Segment, ...], passed_at_end: int) -> tuple[float, ...]:
-    """What every agent turn left behind: a test report tells it, at the end the reward tests do."""
-    tests = len(row.task.public)
-    told = [1.0 - row.reports[at].failed / tests for at in sorted(row.reports)]
+def _turn_shares(row: _Row, segments: tuple[Segment, ...], share_at_end: float) -> tuple[float, ...]:
+    """What is known to pass after every agent turn, from test reports; at the end, from the reward tests."""
+    tests, known = max(num_tests(row.task, "public"), 1), 0.0
+    told = []
+    for at in sorted(row.told):
+        observation = row.told[at]
+        if isinstance(observation, TestReport):
+            known = 1.0 - observation.failed / tests
+        if at:  # what is shown before the first turn follows no turn
+            told.append(known)
     turns = sum(segment.role == "agent" for segment in segments)
-    return (*told[: turns - 1], passed_at_end / len(row.task.reward))
+    return (*told[: turns - 1], share_at_end)
 
 
 def _trajectory(
@@ -249,7 +271,7 @@ def _trajectory(
     return Trajectory(
         task_id=row.task.id,
         segments=segments,
-        files={"f.py": workspace.source},
+        files=workspace.files,
         verdict=decided,
         stop_reason=stop,
         gen_tokens=sum(len(segment.token_ids) for segment in agent),

@@ -116,6 +116,7 @@ record_cpu_s       f64  CPU seconds writing records
 group_id           i64  unique within the run
 sample_idx         i16  position in the group
 task_id            str  task
+task_kind          str  code or answer
 difficulty         f32  prior difficulty of the task
 passed             bool reward tests pass
 valid              bool not an infrastructure failure
@@ -138,12 +139,13 @@ tool_calls         i16  actions other than writing text
 tool_errors        i16  actions that could not be carried out
 test_runs          i16  runs of the public tests
 redundant_test_runs i16 test runs after an OK with nothing changed since
-edits              i16  clear, delete and insert-at-top actions
+edits              i16  clear, delete, insert-at-top and replace actions
 program_lines      i32  lines of the final program
 program_nodes      i32  syntax-tree nodes of the final program; 0 if it does not parse
 diff_add           i32  lines added against the starter files
 diff_del           i32  lines deleted against the starter files
 files_changed      i16  files that differ from the starter files
+functions_changed  i16  top-level functions that differ from the starter files
 stop_reason        str  submit token_budget turn_limit
 truncated          bool a limit ended it
 adv_base           f64  base advantage (what the estimator alone gives)
@@ -178,6 +180,7 @@ num_tokens         i32  tokens of the segment
         *_columns("""
 group_id           i64  unique within the run
 task_id            str  task
+task_kind          str  code or answer
 n                  i16  valid trajectories
 n_pass             i16  passing trajectories
 kept               bool entered the loss
@@ -230,6 +233,7 @@ tokens             i32  tokens read or written
         *_columns("""
 split              str  held_out or train
 task_id            str  task
+task_kind          str  code or answer
 difficulty         f32  prior difficulty of the task
 attempt_idx        i16  which attempt at the task
 passed             bool reward tests pass
@@ -240,9 +244,13 @@ gen_tokens         i32  tokens sampled by the policy
 obs_tokens         i32  tokens written by the environment
 turns              i16  agent segments
 test_runs          i16  runs of the public tests
-edits              i16  clear, delete and insert-at-top actions
+edits              i16  clear, delete, insert-at-top and replace actions
 program_lines      i32  lines of the final program
 program_nodes      i32  syntax-tree nodes of the final program
+diff_add           i32  lines added against the starter files
+diff_del           i32  lines deleted against the starter files
+files_changed      i16  files that differ from the starter files
+functions_changed  i16  top-level functions that differ from the starter files
 stop_reason        str  as in trajectories
 truncated          bool a limit ended it
 """),

@@ -92,6 +92,49 @@ class Composition:
         return sum(part not in ("all", "id") for part in (self.filter, self.map, self.post)) / 3
 
 
+@dataclass(frozen=True)
+class Guard:
+    """One scalar function by its three words: ``post(map(n))`` where the filter holds, else 0."""
+
+    filter: str
+    map: str
+    post: str
+
+    def __call__(self, n: int) -> int:
+        """The value at n."""
+        return POSTS[self.post].run(MAPS[self.map].run(n)) if FILTERS[self.filter].run(n) else 0
+
+    @property
+    def spec(self) -> tuple[str, ...]:
+        """Words of the embedded policy."""
+        return ("@guard", f"@f_{self.filter}", f"@m_{self.map}", f"@p_{self.post}", "@pad")
+
+    @property
+    def statement(self) -> str:
+        """The task in words."""
+        return (
+            f"Write f(n): if n is one of {FILTERS[self.filter].words}, return it {MAPS[self.map].words}"
+            f"{POSTS[self.post].words}; otherwise return 0."
+        )
+
+    @property
+    def difficulty(self) -> float:
+        """Share of the two optional parts that do something, in [0, 1]."""
+        return sum(part != "id" for part in (self.map, self.post)) / 2
+
+
+SUMS: dict[str, tuple[Callable[[int, int], int], str]] = {
+    "add": (lambda x, y: x + y, "{} plus {}"),
+    "sub": (lambda x, y: x - y, "{} minus {}"),
+    "mul": (lambda x, y: x * y, "{} times {}"),
+    "max": (max, "the larger of {} and {}"),
+    "dist": (lambda x, y: abs(x - y), "the distance between {} and {}"),
+}
+"""Questions with a number as answer: what is to be computed of two operands, and its words."""
+
+OPERANDS = range(8)
+"""Operands of ``SUMS``."""
+
 SCALARS: dict[str, tuple[int, Callable[..., int], str]] = {
     "max2": (2, max, "the larger of a and b"),
     "min2": (2, min, "the smaller of a and b"),

@@ -9,7 +9,7 @@ measure).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -66,27 +66,33 @@ class ListFunctions:
 
     def load(self) -> Suite:
         """Generate the suite; the same fields give the same tasks and tests on every machine."""
+        return self.named("list_functions")
+
+    def named(self, name: str) -> Suite:
+        """The same tasks as a suite of this name."""
         rng = stream(self.suite_seed, "suite", "list_functions")
         wanted = self.train_tasks - len(SCALARS) + self.held_out_tasks
-        chosen = _draw_compositions(rng, wanted, self.sft_tasks - len(SCALARS))
-        lists = [self._list_task(composition) for composition in chosen]
-        scalars = [self._scalar_task(name) for name in SCALARS]
+        chosen = draw_compositions(rng, distinct_compositions(), wanted, self.sft_tasks - len(SCALARS))
+        lists = [self.list_task(composition) for composition in chosen]
+        scalars = [self.scalar_task(name) for name in SCALARS]
         num_train_lists = self.train_tasks - len(scalars)
         train = (*scalars, *lists[:num_train_lists])
-        return Suite("list_functions", train[: self.sft_tasks], train, tuple(lists[num_train_lists:]))
+        return Suite(name, train[: self.sft_tasks], train, tuple(lists[num_train_lists:]))
 
     def preload(self) -> None:
         """Work out what every run of this suite shares; workers call it once, before they fork runs."""
         distinct_compositions()
 
-    def _list_task(self, composition: Composition) -> Task:
+    def list_task(self, composition: Composition) -> Task:
+        """The task of writing one list function."""
         name = "-".join(word.removeprefix("@")[2:] for word in composition.spec[1:])
         return self._task(
             f"list/{name}", composition.statement, composition.spec, composition.difficulty,
-            lambda xs: composition(xs), _draw_list,
+            lambda xs: composition(xs), draw_list,
         )  # fmt: skip
 
-    def _scalar_task(self, name: str) -> Task:
+    def scalar_task(self, name: str) -> Task:
+        """The task of writing one scalar function."""
         arity, reference, words = SCALARS[name]
         arguments = "a, b" if arity == 2 else "n"
         return self._task(
@@ -117,21 +123,25 @@ class ListFunctions:
         )  # fmt: skip
 
 
-def _draw_list(rng: np.random.Generator) -> tuple[list[int]]:
+def draw_list(rng: np.random.Generator) -> tuple[list[int]]:
+    """Arguments of a list function: up to four numbers from -6 to 8."""
     return ([int(x) for x in rng.integers(-6, 9, int(rng.integers(0, 5)))],)
 
 
-def _draw_compositions(rng: np.random.Generator, count: int, num_sft: int) -> list[Composition]:
-    """Distinct functions; every word occurs among the first ``num_sft``."""
-    pool = list(distinct_compositions())
+def draw_compositions(
+    rng: np.random.Generator, pool: Sequence[Composition], count: int, num_sft: int
+) -> list[Composition]:
+    """``count`` functions of the pool; every word occurs among the first ``num_sft``."""
     if count > len(pool):
         msg = f"train_tasks + held_out_tasks ask for {count} list functions; only {len(pool)} differ"
         raise ConfigError(msg)
-    while True:
+    every = {word for composition in pool for word in composition.spec}
+    for _ in range(1000):
         chosen = [pool[i] for i in rng.permutation(len(pool))[:count]]
-        words = {word for composition in chosen[:num_sft] for word in composition.spec}
-        if len(words) == 1 + len(REDUCES) + len(FILTERS) + len(MAPS) + len(POSTS):
+        if not num_sft or {word for c in chosen[:num_sft] for word in c.spec} == every:
             return chosen
+    msg = f"{num_sft} list functions with demonstrations do not show all {len(every)} words; raise sft_tasks"
+    raise ConfigError(msg)
 
 
 @cache
@@ -141,7 +151,7 @@ def distinct_compositions() -> tuple[Composition, ...]:
     Two spellings of one function would leak a held-out task into training.
     """
     rng = stream(0, "probe")
-    probe = [_draw_list(rng)[0] for _ in range(200)]
+    probe = [draw_list(rng)[0] for _ in range(200)]
     seen: dict[tuple[int, ...], Composition] = {}
     # shortest spelling first: fewer working parts is the simpler name of a function
     everything = sorted(

@@ -7,8 +7,10 @@ from typing import Any
 
 from gagar_core.protocols import Policy, Sandbox
 from gagar_core.seeds import stream, torch_stream
-from gagar_core.tasks.checks import num_passed
-from gagar_core.types import Program, Task, Trajectory
+from gagar_core.tasks.checks import num_tests, num_tests_passed
+from gagar_core.tasks.execution import run_tests
+from gagar_core.tasks.scope import scope_of
+from gagar_core.types import Task, Trajectory
 
 
 class Evaluation:
@@ -39,33 +41,33 @@ class Evaluation:
 
 def audit_counts(trajectories: Sequence[Trajectory], tasks: Sequence[Task], sandbox: Sandbox) -> list[int]:
     """How many audit tests each final program passes. Only measured: no caller may train or select on it."""
-    requests = [
-        (
-            Program(trajectory.files["f.py"], task.entry_point, closed_vocabulary=True),
-            [c.args for c in task.audit],
-        )
-        for trajectory, task in zip(trajectories, tasks, strict=True)
-    ]
-    results = sandbox.calls_batch(requests)
-    return [num_passed(task.audit, outcome) for task, outcome in zip(tasks, results, strict=True)]
+    attempts = [(trajectory.files, task) for trajectory, task in zip(trajectories, tasks, strict=True)]
+    results = run_tests(sandbox, attempts, "audit")
+    return [num_tests_passed(task, "audit", outcome) for task, outcome in zip(tasks, results, strict=True)]
 
 
 def _row(trajectory: Trajectory, task: Task, attempt: int, audit: int) -> dict[str, Any]:
     return {
         "split": "held_out",
         "task_id": task.id,
+        "task_kind": task.kind,
         "difficulty": task.difficulty,
         "attempt_idx": attempt,
         "passed": trajectory.passed,
-        "audit_passed": trajectory.passed and audit == len(task.audit),
+        "audit_passed": trajectory.passed and audit == num_tests(task, "audit"),
         "valid": trajectory.valid,
-        **measures(trajectory),
+        **measures(trajectory, task),
     }
 
 
-def measures(trajectory: Trajectory) -> dict[str, Any]:
+def measures(trajectory: Trajectory, task: Task) -> dict[str, Any]:
     """Columns that ``evals`` and ``trajectories`` share."""
+    scope = scope_of(task.files, trajectory.files)
     return {
+        "diff_add": scope.added,
+        "diff_del": scope.deleted,
+        "files_changed": scope.files,
+        "functions_changed": scope.functions,
         "verdict": trajectory.verdict,
         "gen_tokens": trajectory.gen_tokens,
         "obs_tokens": trajectory.obs_tokens,

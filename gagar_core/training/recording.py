@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from gagar_core.records import RunWriter
+from gagar_core.tasks.checks import num_tests
 from gagar_core.training.evaluate import measures
-from gagar_core.training.step import StepData
+from gagar_core.training.step import NOT_GRADED, StepData
 from gagar_core.types import Group, Trajectory
 
 
@@ -41,7 +42,7 @@ class StepRecorder:
         rows = []
         for group in data.kept:
             ranking = data.rankings[group.id]
-            if ranking.abstain == "no grader":
+            if ranking.abstain in ("no grader", NOT_GRADED):
                 continue
             for index in group.passing:
                 rows.append(
@@ -117,6 +118,7 @@ class _View:
         row = {
             "group_id": group.id,
             "task_id": group.task.id,
+            "task_kind": group.task.kind,
             "n": len(passed),
             "n_pass": int(sum(passed)),
             "kept": not data.drop_reasons[position],
@@ -177,7 +179,9 @@ class _View:
             "mean_turns": _mean([t.turns for t in everything]),
             "truncated_rate": _mean([float(t.truncated) for t in everything]),
             "updates": data.update.updates if data.update is not None else 0,
-            "groups_abstained": sum(bool(ranking.abstain) for ranking in data.rankings.values()),
+            "groups_abstained": sum(
+                bool(r.abstain) and r.abstain != NOT_GRADED for r in data.rankings.values()
+            ),
             "grader_actions": sum(ranking.actions for ranking in data.rankings.values()),
             "grader_tokens": sum(ranking.tokens for ranking in data.rankings.values()),
         }
@@ -213,29 +217,26 @@ class _View:
 def _trajectory_row(group: Group, index: int, trajectory: Trajectory, audit: int) -> dict[str, Any]:
     task = group.task
     agent = [value for segment in trajectory.segments for value in segment.logprobs]
-    # reward tests are the public ones in the built-in suites; a suite in which they differ counts both
     return {
         "group_id": group.id,
         "sample_idx": index,
         "task_id": task.id,
+        "task_kind": task.kind,
         "difficulty": task.difficulty,
         "passed": trajectory.passed,
         "valid": trajectory.valid,
-        "reward_n": len(task.reward),
-        "public_n": len(task.public),
+        "reward_n": num_tests(task, "reward"),
+        "public_n": num_tests(task, "public"),
         "audit_pass": audit,
-        "audit_n": len(task.audit),
-        "audit_passed": trajectory.passed and audit == len(task.audit),
+        "audit_n": num_tests(task, "audit"),
+        "audit_passed": trajectory.passed and audit == num_tests(task, "audit"),
         "prompt_tokens": len(task.spec),
         "tool_calls": trajectory.tool_calls,
         "tool_errors": trajectory.tool_errors,
         "redundant_test_runs": trajectory.redundant_test_runs,
-        "diff_add": trajectory.program_lines,
-        "diff_del": 0,
-        "files_changed": int(trajectory.program_lines > 0),
         "logp_mean": _mean(agent),
         "lag": 0,
-        **measures(trajectory),
+        **measures(trajectory, task),
     }
 
 

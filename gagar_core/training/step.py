@@ -11,6 +11,9 @@ from gagar_core.advantages import AdvantageResult
 from gagar_core.training.update_stats import UpdateStats
 from gagar_core.types import Group, Ranking, Task, Trajectory
 
+NOT_GRADED = "not a kind of task that is graded"
+"""Why groups of other kinds than code keep their base advantages."""
+
 
 @dataclass
 class StepData:

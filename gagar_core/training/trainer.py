@@ -23,9 +23,9 @@ from gagar_core.protocols import (
 from gagar_core.seeds import torch_stream
 from gagar_core.training.clock import PhaseClock, untimed
 from gagar_core.training.feed import TaskFeed
-from gagar_core.training.step import StepData
+from gagar_core.training.step import NOT_GRADED, StepData
 from gagar_core.training.update import Updater
-from gagar_core.types import Group, Task
+from gagar_core.types import GRADED_KINDS, Group, Ranking, Task
 
 MAX_ROUNDS = 64
 """Sampling rounds of a step before a sampling policy is taken to be stuck."""
@@ -127,8 +127,13 @@ class Trainer:
         ]
 
     def _grade(self, data: StepData) -> None:
-        rankings = grade_groups(data.kept, self._parts.grader, untimed(self._parts.sandbox))
-        data.rankings = {group.id: ranking for group, ranking in zip(data.kept, rankings, strict=True)}
+        graded = [group for group in data.kept if group.task.kind in GRADED_KINDS]
+        rankings = grade_groups(graded, self._parts.grader, untimed(self._parts.sandbox))
+        data.rankings = {group.id: ranking for group, ranking in zip(graded, rankings, strict=True)}
+        for group in data.kept:
+            if group.id not in data.rankings:
+                nothing = (float("nan"),) * len(group.trajectories)
+                data.rankings[group.id] = Ranking(ranks=nothing, abstain=NOT_GRADED)
 
     def _advantages(self, data: StepData) -> None:
         if not data.rows:
@@ -154,13 +159,19 @@ class Trainer:
         )
 
     def _grades(self, data: StepData) -> dict[str, Any]:
-        """Ranks, and scores and tiers where every ranking has them, parallel to ``data.rows``."""
+        """Ranks, and scores and tiers where rankings have them, parallel to ``data.rows``.
+
+        Rows of groups that are not graded get weight 1 each, so that no weighting moves their advantages.
+        """
         grades: dict[str, Any] = {}
         for name in ("ranks", "scores", "tiers"):
             columns = {g.id: getattr(data.rankings[g.id], name) for g in data.kept}
             if any(columns.values()):
                 values = [_pick(columns[data.groups[p].id], i) for p, i in data.rows]
                 grades[name] = np.array(values, dtype=np.float64)
+        exempt = [data.task(row).kind not in GRADED_KINDS for row in data.rows]
+        if any(exempt):
+            grades["weights"] = np.where(exempt, 1.0, np.nan)
         return grades
 
     def _update(self, data: StepData) -> None:

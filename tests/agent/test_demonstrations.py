@@ -7,10 +7,10 @@ import pytest
 
 from gagar_core.agent.codec import Codec
 from gagar_core.agent.demonstrations import Demonstrator, error_probability
-from gagar_core.agent.program_styles import STYLES, write_program
 from gagar_core.sandbox import ProcessSandbox
 from gagar_core.seeds import stream
 from gagar_core.tasks.checks import verdict
+from gagar_core.tasks.program_styles import STYLES, write_program
 from gagar_core.tasks.suite import Suite
 from gagar_core.types import Program
 

