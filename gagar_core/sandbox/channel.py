@@ -22,7 +22,7 @@ class StoppedError(Exception):
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(reason, detail)
         self.reason = reason
-        """cpu, wall, files, ended, or violation."""
+        """cpu, wall, files, nodes, ended, or violation."""
         self.detail = detail
 
 
@@ -76,9 +76,9 @@ class _Clocks:
 class Channel:
     """Frames to and from a child. The reading side trusts nothing it reads."""
 
-    def __init__(self, requests: int, answers: int, frame_limit: int) -> None:
+    def __init__(self, requests: int, answers: int, frame_limit: int, node_limit: int) -> None:
         self.requests, self.answers = requests, answers
-        self.frame_limit = frame_limit
+        self.frame_limit, self.node_limit = frame_limit, node_limit
         self.pid = 0
         self.overfull: Callable[[], bool] = _never
         """Whether the program has written more files than it may, where the kernel does not see to that."""
@@ -127,7 +127,10 @@ class Channel:
                 raise StoppedError("ended")
             self._buffer += part
         try:
+            wire.check_nodes(payload, self.node_limit)
             return wire.load(payload)
+        except wire.TooManyNodesError:
+            raise StoppedError("nodes") from None
         except wire.WireError as fault:
             raise StoppedError("violation", str(fault)) from None
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from gagar_core.errors import SandboxError
-from gagar_core.sandbox import filesystem
+from gagar_core.sandbox import filesystem, wire
 from gagar_core.sandbox.channel import Channel, StoppedError, cpu_clock
 from gagar_core.sandbox.scheduling import Task
 from gagar_core.sandbox.settings import SandboxSettings
@@ -27,6 +27,8 @@ _NUMBERS = itertools.count()
 _START_S, _ANSWER_S = 60.0, 60.0
 _SHARED_FRAME = 1 << 30
 """Frames of a shared child carry many calls; the code that writes them is ours."""
+_NODES = {"shared": _SHARED_FRAME, "repository": 500_000}
+"""Elements in one frame: of a shared child that of many answers, of a repository the reports of all tests."""
 _ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "LANG": "C.UTF-8",
@@ -174,9 +176,8 @@ class Zygote:
         extra = () if archive is None else (archive,)
         theirs_in, requests = os.pipe()
         answers, theirs_out = os.pipe()
-        channel = Channel(
-            requests, answers, _SHARED_FRAME if mode == "shared" else self._settings.frame_bytes
-        )
+        frame_limit = _SHARED_FRAME if mode == "shared" else self._settings.frame_bytes
+        channel = Channel(requests, answers, frame_limit, _NODES.get(mode, wire.MAX_NODES + 100))
         try:
             answer = yield from self._ask({"spawn": mode}, (theirs_in, theirs_out, *extra))
             if "fault" in answer:
