@@ -1,10 +1,11 @@
 """The trusted end of one child's two pipes, with the clocks that bound how long an answer may take."""
 
-# ruff: noqa: PTH123
+# ruff: noqa: PTH123, PTH208
 from __future__ import annotations
 
 import os
 import select
+import signal
 import time
 from collections.abc import Callable
 from typing import Any
@@ -50,6 +51,15 @@ def is_runnable(pid: int) -> bool:
         return False
 
 
+def is_alone(pid: int) -> bool:
+    """Whether a process has one thread and no child; one that cannot be looked at has some."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", "rb") as file:
+            return not file.read(1) and len(os.listdir(f"/proc/{pid}/task")) == 1
+    except OSError:
+        return False
+
+
 class _Clocks:
     """What one answer may cost. Looked at every now and then whether or not bytes come: a child that sends
     them one by one must not keep its reader from looking."""
@@ -83,6 +93,7 @@ class Channel:
         self.overfull: Callable[[], bool] = _never
         """Whether the program has written more files than it may, where the kernel does not see to that."""
         self._buffer = bytearray()
+        self._is_frozen = False
         os.set_blocking(requests, False)
         os.set_blocking(answers, False)
 
@@ -96,6 +107,28 @@ class Channel:
             except BlockingIOError:
                 yield self.requests, select.POLLOUT
                 clocks.check()
+            except OSError:
+                raise StoppedError("ended") from None
+
+    def freeze(self) -> bool:
+        """Stop the child until ``thaw``; False if something of it could go on or stay in the way of others.
+
+        A stopped process cannot use CPU or write files; its threads still count against the limit that all
+        programs share, and its children run on, so a child that has either is to be ended instead.
+        """
+        try:
+            os.kill(self.pid, signal.SIGSTOP)
+        except OSError:
+            return False
+        self._is_frozen = True
+        return is_alone(self.pid) and not self.overfull()
+
+    def thaw(self) -> None:
+        """Let a stopped child go on."""
+        if self._is_frozen:
+            self._is_frozen = False
+            try:
+                os.kill(self.pid, signal.SIGCONT)
             except OSError:
                 raise StoppedError("ended") from None
 

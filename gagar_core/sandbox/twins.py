@@ -6,8 +6,8 @@ value becomes another one *of the same type*, so that an answer cannot tell the 
 
 Not caught, because no changed value is known to be wrong: answers of a class with its own order (``>``,
 ``<=``), with its own ``!=`` or its own truth value, and, where an assertion is reached more than once (loops,
-helpers, branches), answers that are honest the first time only. Of files with more than ``MAX_TWINS`` assertions, some have no
-twin of their own and are covered by ``twin_of`` alone.
+helpers, branches), answers that are honest the first time only. Of files with more than ``MAX_TWINS``
+assertions, some have no twin of their own and are covered by ``twin_of`` alone.
 """
 
 # mypy: allow-untyped-calls
