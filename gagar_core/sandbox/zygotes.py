@@ -18,7 +18,7 @@ from typing import Any
 
 from gagar_core.errors import SandboxError
 from gagar_core.sandbox import filesystem, wire
-from gagar_core.sandbox.channel import Channel, StoppedError, cpu_clock
+from gagar_core.sandbox.channel import Channel, StoppedError, cpu_clock, cpu_left_behind
 from gagar_core.sandbox.scheduling import Task
 from gagar_core.sandbox.settings import SandboxSettings
 
@@ -213,8 +213,9 @@ class Zygote:
         if self._live.pop(channel.pid, None) is None:
             return {"status": -1, "cpu_s": 0.0, "rss_kb": 0}
         channel.close()
+        left_behind = cpu_left_behind(channel.pid)
         usage = yield from self._ask({"end": channel.pid})
-        self._spent_cpu_s += usage["cpu_s"]
+        self._spent_cpu_s += usage["cpu_s"] + left_behind
         if usage.get("fault"):
             self.stop()
         return usage
