@@ -23,7 +23,7 @@ class StoppedError(Exception):
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(reason, detail)
         self.reason = reason
-        """cpu, wall, files, nodes, ended, or violation."""
+        """cpu, wall, files, ended, or violation."""
         self.detail = detail
 
 
@@ -179,7 +179,7 @@ class Channel:
             wire.check_nodes(payload, self.node_limit)
             return wire.load(payload)
         except wire.TooManyNodesError:
-            raise StoppedError("nodes") from None
+            raise StoppedError("violation", "more elements than an answer may have") from None
         except wire.WireError as fault:
             raise StoppedError("violation", str(fault)) from None
 

@@ -81,8 +81,6 @@ def verdict(stop: StoppedError, usage: dict[str, Any]) -> CallResult:
         return CallResult("violation", None, stop.detail)
     if stop.reason == "files":
         return CallResult("output", None, "wrote too many files")
-    if stop.reason == "nodes":
-        return CallResult("output", None, "answer has too many elements")
     if stop.reason in ("cpu", "wall"):
         return CallResult("timeout", None, "no answer within the time limit")
     status = usage.get("status", 0)

@@ -19,7 +19,8 @@ MAX_EQUAL_HASHES = 64
 """Set elements or dict keys with one hash value; more would make rebuilding quadratic."""
 MAX_NODES = 20_000
 """Elements of one answer, counted over all its containers (one of a dict counts as 3, and a container as 2
-more); a megabyte of empty lists would become 24 megabytes of objects in the reader."""
+more). The child says ``output`` above that, and a frame that has more all the same is a ``violation``: a
+megabyte of empty lists would become 24 megabytes of objects in the reader."""
 ENVELOPE_BYTES = 1000
 """What may stand around an answer in its frame."""
 _LONG_INT_BITS = 10_000

@@ -27,8 +27,9 @@ _NUMBERS = itertools.count()
 _START_S, _ANSWER_S = 60.0, 60.0
 _SHARED_FRAME = 1 << 30
 """Frames of a shared child carry many calls; the code that writes them is ours."""
-_NODES = {"shared": _SHARED_FRAME, "repository": 500_000}
-"""Elements in one frame: of a shared child that of many answers, of a repository the reports of all tests."""
+_NODES = {"shared": _SHARED_FRAME, "repository": 500_000, "judge": 500_000}
+"""Elements in one frame where it is not one answer of a program: of a shared child that of many answers, of a
+repository the reports of all tests, of a judge the arguments of a call."""
 _ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "LANG": "C.UTF-8",

@@ -222,7 +222,9 @@ w.MAX_NODES = 10**9
 def f():
     return [[]] * 30_000
 """
-    assert run(sandbox, source, ()) == [CallResult("output", None, "answer has too many elements")]
+    assert run(sandbox, source, ()) == [
+        CallResult("violation", None, "more elements than an answer may have")
+    ]
 
 
 def test_equal_calls_of_one_batch_get_an_answer_each(sandbox: ProcessSandbox) -> None:
