@@ -32,7 +32,7 @@ def main() -> int:
     if not found:
         print("no level works here")
         return 1
-    sandbox = ProcessSandbox(settings, Choice(found[0].level, found[0]))
+    sandbox = ProcessSandbox(settings, Choice(found[0].level, found[0]), announce=False)
     with sandbox:
         print(f"isolated: {_per_cpu_second(sandbox, closed=False):.0f} programs of 10 tests per CPU second")
         print(f"closed vocabulary: {_per_cpu_second(sandbox, closed=True):.0f} per CPU second")

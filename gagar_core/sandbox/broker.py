@@ -41,7 +41,11 @@ class Counters:
 
 
 class ProgramSession:
-    """One program, kept warm until the step ends (see ``gagar_core.protocols.Session``)."""
+    """One program, kept warm until the step ends (see ``gagar_core.protocols.Session``).
+
+    Between calls its process is stopped; one that has threads or children left after an answer is ended, and
+    the next call gets a fresh one.
+    """
 
     def __init__(self, sandbox: ProcessSandbox, program: Program) -> None:
         self._sandbox = sandbox
@@ -66,7 +70,7 @@ class ProgramSession:
 class ProcessSandbox:
     """Zygotes, their children and a cache behind the ``Sandbox`` seam; for one thread at a time."""
 
-    def __init__(self, settings: SandboxSettings, chosen: levels.Choice) -> None:
+    def __init__(self, settings: SandboxSettings, chosen: levels.Choice, *, announce: bool = True) -> None:
         self.settings = settings
         self.level = chosen.level
         self.report = chosen.report
@@ -78,7 +82,8 @@ class ProcessSandbox:
         self._warm: OrderedDict[tuple[str, str], Isolated] = OrderedDict()
         self._journal = journal.Journal(settings, self.report) if settings.log else None
         self._turn = 0
-        print(self.report.line(), file=sys.stderr)
+        if announce:
+            print(self.report.line(), file=sys.stderr)
 
     @property
     def cpu_s(self) -> float:
@@ -183,6 +188,7 @@ class ProcessSandbox:
         again: list[Job] = []
         try:
             yield from self._lanes[0].ask_all(child, job, again)
+            yield from child.rest()
         except ZygoteLostError:
             return
         if child.alive:

@@ -9,7 +9,8 @@ from typing import Any
 
 from gagar_core.types import CallResult
 
-_SCALARS = (int, str, bool, float, type(None))
+SCALARS = (int, str, bool, float, type(None))
+"""Types of values that nobody can change, so that they need no copy."""
 _ENTRY_BYTES = 300
 """What an entry weighs beside its text, roughly."""
 
@@ -72,7 +73,7 @@ class AnswerCache:
 
 
 def _frozen(result: CallResult) -> CallResult | bytes:
-    if type(result.value) in _SCALARS:
+    if type(result.value) in SCALARS:
         return result
     return marshal.dumps((result.status, result.value, result.message), 2)
 

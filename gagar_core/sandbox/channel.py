@@ -1,10 +1,11 @@
 """The trusted end of one child's two pipes, with the clocks that bound how long an answer may take."""
 
-# ruff: noqa: PTH123
+# ruff: noqa: PTH123, PTH208
 from __future__ import annotations
 
 import os
 import select
+import signal
 import time
 from collections.abc import Callable
 from typing import Any
@@ -38,6 +39,22 @@ def cpu_clock(pid: int) -> float:
         return 0.0
 
 
+def cpu_left_behind(pid: int) -> float:
+    """CPU seconds of all living descendants; the kernel counts those that nobody waited for nowhere."""
+    total, pending = 0.0, [pid]
+    while pending:
+        parent = pending.pop()
+        try:
+            for thread in os.listdir(f"/proc/{parent}/task"):
+                with open(f"/proc/{parent}/task/{thread}/children", "rb") as file:
+                    found = [int(child) for child in file.read().split()]
+                total += sum(cpu_clock(child) for child in found)
+                pending += found
+        except OSError:
+            continue  # ended meanwhile, or not to be looked at
+    return total
+
+
 def is_runnable(pid: int) -> bool:
     """Whether a process wants the CPU (and, if it does not get it, only the machine is to blame).
 
@@ -46,6 +63,15 @@ def is_runnable(pid: int) -> bool:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[0] == b"R"
+    except OSError:
+        return False
+
+
+def is_alone(pid: int) -> bool:
+    """Whether a process has one thread and no child; one that cannot be looked at has some."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", "rb") as file:
+            return not file.read(1) and len(os.listdir(f"/proc/{pid}/task")) == 1
     except OSError:
         return False
 
@@ -76,13 +102,14 @@ class _Clocks:
 class Channel:
     """Frames to and from a child. The reading side trusts nothing it reads."""
 
-    def __init__(self, requests: int, answers: int, frame_limit: int) -> None:
+    def __init__(self, requests: int, answers: int, frame_limit: int, node_limit: int) -> None:
         self.requests, self.answers = requests, answers
-        self.frame_limit = frame_limit
+        self.frame_limit, self.node_limit = frame_limit, node_limit
         self.pid = 0
         self.overfull: Callable[[], bool] = _never
         """Whether the program has written more files than it may, where the kernel does not see to that."""
         self._buffer = bytearray()
+        self._is_frozen = False
         os.set_blocking(requests, False)
         os.set_blocking(answers, False)
 
@@ -96,6 +123,28 @@ class Channel:
             except BlockingIOError:
                 yield self.requests, select.POLLOUT
                 clocks.check()
+            except OSError:
+                raise StoppedError("ended") from None
+
+    def freeze(self) -> bool:
+        """Stop the child until ``thaw``; False if something of it could go on or stay in the way of others.
+
+        A stopped process cannot use CPU or write files; its threads still count against the limit that all
+        programs share, and its children run on, so a child that has either is to be ended instead.
+        """
+        try:
+            os.kill(self.pid, signal.SIGSTOP)
+        except OSError:
+            return False
+        self._is_frozen = True
+        return is_alone(self.pid) and not self.overfull()
+
+    def thaw(self) -> None:
+        """Let a stopped child go on."""
+        if self._is_frozen:
+            self._is_frozen = False
+            try:
+                os.kill(self.pid, signal.SIGCONT)
             except OSError:
                 raise StoppedError("ended") from None
 
@@ -127,7 +176,10 @@ class Channel:
                 raise StoppedError("ended")
             self._buffer += part
         try:
+            wire.check_nodes(payload, self.node_limit)
             return wire.load(payload)
+        except wire.TooManyNodesError:
+            raise StoppedError("violation", "more elements than an answer may have") from None
         except wire.WireError as fault:
             raise StoppedError("violation", str(fault)) from None
 

@@ -46,6 +46,7 @@ class Isolated:
             assert self._channel is not None
             if not self._channel.is_quiet():
                 raise StoppedError("violation", "wrote before it was asked")
+            self._channel.thaw()
             token = secrets.token_hex(8)
             yield from self._channel.send([token, given])
             reply = yield from self._channel.receive(self._settings.call_cpu_s(), self._settings.wall_s)
@@ -61,6 +62,11 @@ class Isolated:
         self._channel = yield from self.zygote.spawn(self.mode, self._archive)
         yield from self._channel.send(self._preamble)
         yield from self.zygote.greet(self._channel)
+
+    def rest(self) -> Task[None]:
+        """Keep the child stopped until it is asked again; end one that left threads or processes behind."""
+        if self.alive and self._channel is not None and not self._channel.freeze():
+            yield from self.close()
 
     def close(self) -> Task[None]:
         """End the child."""

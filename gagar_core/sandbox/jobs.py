@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gagar_core.errors import InputError
 from gagar_core.sandbox import wire
-from gagar_core.sandbox.cache import AnswerCache, Key, key_of
+from gagar_core.sandbox.cache import SCALARS, AnswerCache, Key, key_of
 from gagar_core.types import CallResult, Program
 
 Request = tuple[Program, Sequence[Any]]
@@ -83,7 +84,10 @@ class Plan:
     def _found(self, i: int, k: int, found: dict[tuple[Any, ...], CallResult]) -> CallResult:
         name = (*_name(self.mode, self.requests[i][0]), self.keys[i][k])
         result = self.known[i][k]
-        return found.setdefault(name, result) if result is not None else found[name]
+        if result is not None:
+            return found.setdefault(name, result)
+        first = found[name]
+        return first if type(first.value) in SCALARS else replace(first, value=copy.deepcopy(first.value))
 
 
 def plan(mode: str, requests: Sequence[Request], cache: AnswerCache) -> Plan:
@@ -115,13 +119,19 @@ def _name(mode: str, program: Program) -> tuple[str, str, str]:
 def _encoded(mode: str, given: Any) -> Any:
     try:
         if mode == "calls":
-            return [wire.encode(value) for value in given]
+            return [wire.encode(value) for value in _row(given)]
         if mode == "operations":
-            return [[str(name), [wire.encode(value) for value in arguments]] for name, arguments in given]
+            return [[str(n), [wire.encode(v) for v in _row(arguments)]] for n, arguments in _row(given)]
         return str(given)
     except (wire.UnsupportedTypeError, wire.TooDeepError) as fault:
         msg = f"arguments must be built from exact builtin types: {given!r:.200} ({fault})"
         raise InputError(msg) from None
+
+
+def _row(given: Any) -> Any:
+    if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+        raise InputError(f"the arguments of a call are a tuple or a list, not {given!r:.200}")
+    return given
 
 
 def results_of(outcomes: Any, count: int) -> list[CallResult]:

@@ -14,6 +14,7 @@ import secrets
 import shutil
 import socket
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -78,6 +79,8 @@ PROBES: dict[str, str] = {
 _FRAME = (
     "def f(target):\n    try:\n        pass{body}\n    except (OSError, MemoryError):\n        return False\n"
 )
+_PREFIX = "gagar-probe-"
+_STALE_S = 3600.0
 PROBE_SET = hashlib.sha256(repr(sorted(PROBES.items())).encode()).hexdigest()[:12]
 """Names this set of probes in records."""
 
@@ -144,7 +147,9 @@ def _as_dict(target: dict[str, Any]) -> dict[str, Any]:
 @contextlib.contextmanager
 def _targets(control: Zygote, settings: SandboxSettings) -> Iterator[dict[str, Any]]:
     """Things outside that a confined program must not reach, open to everybody else."""
-    folder = tempfile.mkdtemp(prefix="gagar-probe-", dir=_common_folder())
+    common = _common_folder()
+    sweep(common)
+    folder = tempfile.mkdtemp(prefix=_PREFIX, dir=common)
     secret = secrets.token_hex(8)
     with contextlib.ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -167,6 +172,16 @@ def _targets(control: Zygote, settings: SandboxSettings) -> Iterator[dict[str, A
             "forks": settings.processes + 50,
             "pid": 0,
         }
+
+
+def sweep(common: str) -> None:
+    """Remove what self-tests left that were killed: folders of this user, older than any self-test lasts."""
+    for entry in os.scandir(common):
+        if entry.name.startswith(_PREFIX) and entry.is_dir(follow_symlinks=False):
+            with contextlib.suppress(FileNotFoundError):  # another process sweeps as well
+                state = entry.stat(follow_symlinks=False)
+                if state.st_uid == os.geteuid() and time.time() - state.st_mtime > _STALE_S:
+                    shutil.rmtree(entry.path, ignore_errors=True)
 
 
 def _common_folder() -> str:

@@ -2,7 +2,8 @@
 
 Only a diff comes over from the agent; edits of tests and of what configures them are dropped and named. The
 tests run in a throw-away child with a packed copy of the base tree on a file system of its own, next to
-must-fail twins, and everything that is missing, doubled, skipped or odd is a failure.
+must-fail twins (one per assertion; ``twins`` says what these cannot catch), and everything that is missing,
+doubled, skipped or odd is a failure.
 
 **Known limit.** pytest imports the code under test, so candidate, hidden tests and reports share one process:
 a program that reads the tests, or tells twins from real ones and forges its report, *is accepted here*. The
@@ -36,15 +37,18 @@ from gagar_core.sandbox.levels import choose
 from gagar_core.sandbox.scheduling import Task as Coroutine
 from gagar_core.sandbox.scheduling import run_together
 from gagar_core.sandbox.settings import SandboxSettings
-from gagar_core.sandbox.twins import twin_of
+from gagar_core.sandbox.twins import Twin, twin_of, twins_of
 from gagar_core.sandbox.zygotes import LevelError, Zygote, ZygoteLostError
 from gagar_core.types import CallResult, Program
 
+_OPTIONS_OF_TESTS = ("pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg", "pyproject.toml", "noxfile.py")
+_HARNESS = ("pytest", "_pytest", "pluggy", "unittest")
 PROTECTED = (
     *("tests/*", "test/*", "*/tests/*", "*/test/*", "test_*.py", "*/test_*.py", "*_test.py"),
-    *("conftest.py", "*/conftest.py", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg", "pyproject.toml"),
-    *("*.pth", "sitecustomize.py", "*/sitecustomize.py", "usercustomize.py", "*/usercustomize.py"),
-    *("pytest.py", "_pytest/*", "pytest/*", ".github/*", ".gitlab-ci.yml", ".ci/*", "noxfile.py"),
+    *("conftest.py", "*/conftest.py", "*.pth", ".github/*", ".gitlab-ci.yml", ".ci/*"),
+    *("sitecustomize.py", "*/sitecustomize.py", "usercustomize.py", "*/usercustomize.py"),
+    *(f"{above}{name}" for above in ("", "*/") for name in _OPTIONS_OF_TESTS),
+    *(f"{above}{name}{end}" for above in ("", "*/") for name in _HARNESS for end in (".py", "/*")),
 )
 """Edits of these paths are dropped: they decide how tests run, not what the code does."""
 _FLAGS = re.compile(
@@ -148,32 +152,36 @@ class RepositoryGrader:
     def nodes(self, task: RepositoryTask, reference: str) -> dict[str, tuple[str, ...]]:
         """The tests that a reference diff makes pass, for ``RepositoryTask.expected``.
 
-        Raises ``InputError`` if a test fails under the reference, or its twin passes: such a task cannot be
-        graded.
+        Raises ``InputError`` if a test fails under the reference, or a twin does not (an assertion that is
+        never reached, say): such a task cannot be graded.
         """
         found: dict[str, tuple[str, ...]] = {}
         patches = diffs.parse(reference)
         for name in sorted(task.tests):
-            real, twin = _names()
-            result = self._run(task, patches, {real: task.tests[name], twin: twin_of(task.tests[name])})
+            result = self._run(task, patches, {"test_all.py": [task.tests[name], ""]})
             outcomes = _outcomes(result.value[1]) if result.status == "ok" else {}
-            nodes = [node.partition("::")[2] for node in outcomes if node.startswith(real)]
-            good = all(outcomes[f"{real}::{node}"] == "passed" for node in nodes)
-            if not nodes or not good or any(outcomes.get(f"{twin}::{node}") != "failed" for node in nodes):
-                raise InputError(
-                    f"{name} does not tell the reference from its twin: {result.message or outcomes}"
-                )
-            found[name] = tuple(nodes)
+            nodes = tuple(node.partition("::")[2] for node in outcomes)
+            judged = self._file(replace(task, expected={name: nodes}), patches, name)
+            if judged.status != "pass":
+                reason = result.message or judged.reason
+                raise InputError(f"{name} does not tell the reference from its twin: {reason} {outcomes}")
+            found[name] = nodes
         return found
 
     def _file(self, task: RepositoryTask, patches: list[diffs.FilePatch], name: str) -> RepositoryVerdict:
-        real, twin = _names()
-        result = self._run(task, patches, {real: task.tests[name], twin: twin_of(task.tests[name])})
+        source, expected = task.tests[name], task.expected.get(name, ())
+        real, whole = _new_name(), _new_name()
+        twins = [Ran.of(twin, expected) for twin in twins_of(source)]
+        tests = {real: [source, ""], whole: [twin_of(source), ""]}
+        tests |= {ran.name: [ran.twin.source, ran.test] for ran in twins}
+        result = self._run(task, patches, dict(sorted(tests.items())))
         if result.status != "ok":
             return RepositoryVerdict(result.status, result.message)
-        return _judged(result.value, real, twin, task.expected.get(name, ()))
+        return _judged(result.value, (real, whole), twins, expected)
 
-    def _run(self, task: RepositoryTask, patches: list[diffs.FilePatch], tests: dict[str, str]) -> CallResult:
+    def _run(
+        self, task: RepositoryTask, patches: list[diffs.FilePatch], tests: dict[str, list[str]]
+    ) -> CallResult:
         """One child, one pytest session; an infrastructure fault is tried once more."""
         preamble = [[patch.as_message() for patch in patches], list(task.roots)]
         results: deque[CallResult] = deque()
@@ -184,7 +192,7 @@ class RepositoryGrader:
         return results[-1]
 
     def _session(
-        self, preamble: list[Any], archive: int, tests: dict[str, str], results: deque[CallResult]
+        self, preamble: list[Any], archive: int, tests: dict[str, list[str]], results: deque[CallResult]
     ) -> Coroutine[None]:
         child = Isolated(self._zygote, Program("", ""), "repository", self._settings, preamble, archive)
         try:
@@ -216,9 +224,32 @@ def _folder_of_pytest() -> str:
     return str(Path(spec.origin).parents[1])
 
 
-def _names() -> tuple[str, str]:
-    """Names for a test file and its twin that tell a program nothing; sorted either way by chance."""
-    return f"test_{secrets.token_hex(6)}.py", f"test_{secrets.token_hex(6)}.py"
+def _new_name() -> str:
+    """A name for a test file or twin that tells a program nothing; they sort by chance."""
+    return f"test_{secrets.token_hex(6)}.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A twin as it is run: under which name, and what it must report."""
+
+    twin: Twin
+    name: str
+    test: str
+    nodes: frozenset[str]
+
+    @staticmethod
+    def of(twin: Twin, expected: tuple[str, ...]) -> Ran:
+        """Run the test that holds the assertion, or all where that is not known."""
+        own = {node for node in expected if twin.test and node.partition("[")[0] == twin.test}
+        name, test = _new_name(), twin.test if own else ""
+        return Ran(twin, name, test, frozenset(f"{name}::{node}" for node in own or expected))
+
+    def survives(self, outcomes: dict[str, str]) -> bool:
+        """Whether the changed assertion held where it has to fail."""
+        kept = [node for node in self.nodes if outcomes.get(node) == "passed"]
+        must_all_fail = self.twin.is_sure and bool(self.test)
+        return bool(kept) if must_all_fail else len(kept) == len(self.nodes)
 
 
 def _count(task: RepositoryTask) -> int:
@@ -240,24 +271,30 @@ def _outcomes(phases: list[list[str]]) -> dict[str, str]:
     return {n: "passed" if p == passed else "failed" if p == failed else "odd" for n, p in by_node.items()}
 
 
-def _judged(value: Any, real: str, twin: str, expected: tuple[str, ...]) -> RepositoryVerdict:
-    """Believe a report only if it is complete."""
+def _judged(
+    value: Any, names: tuple[str, str], twins: list[Ran], expected: tuple[str, ...]
+) -> RepositoryVerdict:
+    """Believe a report only if it is complete; ``names`` are those of the tests and of their whole twin."""
     total = len(expected)
     if not _well_formed(value):
         return RepositoryVerdict("violation", "malformed report", total=total)
     status, phases, unreadable = value
     outcomes = _outcomes(phases)
-    passed = sum(outcomes.get(f"{real}::{node}") == "passed" for node in expected)
-    twins = sum(outcomes.get(f"{twin}::{node}") == "passed" for node in expected)
-    if twins:
-        return RepositoryVerdict("violation", f"{twins} must-fail twins passed", passed, total, twins)
-    whole = set(outcomes) == {f"{file}::{node}" for file in (real, twin) for node in expected}
-    failing_twins = all(outcomes.get(f"{twin}::{node}") == "failed" for node in expected)
-    if passed == total and whole and failing_twins and status == 1 and not unreadable and total:
+    real, whole = ({f"{name}::{node}" for node in expected} for name in names)
+    passed = sum(outcomes.get(node) == "passed" for node in real)
+    lived = sum(outcomes.get(node) == "passed" for node in whole)
+    lines = [ran.twin.line for ran in twins if ran.survives(outcomes)] if passed == total else []
+    if lived or lines:
+        reason = f"{lived + len(lines)} must-fail twins passed" + (f" (lines {lines})" if lines else "")
+        return RepositoryVerdict("violation", reason, passed, total, lived + len(lines))
+    is_whole = set(outcomes) == real.union(whole, *(ran.nodes for ran in twins))
+    twins_fail = all(outcomes.get(node) == "failed" for node in whole)
+    twins_ran = all(outcomes.get(node) in ("passed", "failed") for ran in twins for node in ran.nodes)
+    if passed == total and is_whole and twins_fail and twins_ran and status == 1 and not unreadable and total:
         return RepositoryVerdict("pass", "", passed, total)
     reason = f"{passed} of {total} tests pass, exit status {status}"
     return RepositoryVerdict(
-        "wrong", reason if passed < total or whole else f"{reason}, report incomplete", passed, total
+        "wrong", reason if passed < total or is_whole else f"{reason}, report incomplete", passed, total
     )
 
 

@@ -101,8 +101,8 @@ def apply_patches(root: str, patches: list[Any]) -> None:
                 file.write(patched)
 
 
-def _tested(tests: dict[str, str], roots: list[str], output_bytes: int) -> list[Any]:
-    """Run the test files (name to source) in one pytest session."""
+def _tested(tests: dict[str, list[str]], roots: list[str], output_bytes: int) -> list[Any]:
+    """Run the test files (name to source and test to run, "" = all) in one pytest session."""
     import pytest
 
     sys.stdout = sys.stderr = Sink(output_bytes)
@@ -110,12 +110,12 @@ def _tested(tests: dict[str, str], roots: list[str], output_bytes: int) -> list[
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     folder = os.path.abspath("hidden")
     os.mkdir(folder)
-    for name, source in {**tests, "pytest.ini": _INI}.items():
+    for name, (source, _) in {**tests, "pytest.ini": [_INI, ""]}.items():
         descriptor = os.open(os.path.join(folder, name), os.O_CREAT | os.O_WRONLY, 0o444)
         with open(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(source)
     recorder = _Recorder()
-    paths = [os.path.join(folder, name) for name in tests]
+    paths = [os.path.join(folder, name) + (test and f"::{test}") for name, (_, test) in tests.items()]
     ini = os.path.join(folder, "pytest.ini")
     try:
         status = int(pytest.main([*_OPTIONS, "-c", ini, "--rootdir", folder, *paths], plugins=[recorder]))

@@ -188,7 +188,10 @@ class Runner:
         return self._answer(values)
 
     def _answer(self, value: Any) -> Outcome:
-        if _weight(value, self.output_bytes) > self.output_bytes:
+        weight, nodes = _weight(value, self.output_bytes)
+        if nodes > wire.MAX_NODES:
+            return ["output", None, "answer has too many elements"]
+        if weight > self.output_bytes:
             return ["output", None, "answer too large"]
         return ["ok", wire.encode(value), ""]
 
@@ -209,29 +212,31 @@ def _redirect(text: str) -> int:
     return written
 
 
-def _weight(value: Any, limit: int) -> int:
-    """A lower bound of the bytes of ``value`` on the wire; counting stops above ``limit``.
+def _weight(value: Any, limit: int) -> tuple[int, int]:
+    """A lower bound of the bytes of ``value`` on the wire, and its elements; counting stops above a limit.
 
     Comes before encoding, because a few lists that contain each other twice are exponential when written out.
     """
-    total, pending = 0, [value]
-    while pending and total <= limit:
+    total, nodes, pending = 0, 0, [value]
+    while pending and total <= limit and nodes <= wire.MAX_NODES:
         item = pending.pop()
         kind = type(item)
         if kind is list or kind is tuple or kind is set:
             total += 2 + len(item)
-            if total <= limit:
+            nodes += 2 + len(item)
+            if total <= limit and nodes <= wire.MAX_NODES:
                 pending.extend(item)
         elif kind is dict:
             total += 6 + 4 * len(item)
-            if total <= limit:
+            nodes += 2 + 3 * len(item)
+            if total <= limit and nodes <= wire.MAX_NODES:
                 pending.extend(item.keys())
                 pending.extend(item.values())
         elif kind is int:
             total += item.bit_length() >> 2
         else:
             total += len(item) if kind is str else 1
-    return total
+    return total, nodes
 
 
 def _failure(fault: BaseException) -> Outcome:

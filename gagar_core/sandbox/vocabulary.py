@@ -44,6 +44,10 @@ _PLAIN = (
     *(ast.Is, ast.IsNot, ast.In, ast.NotIn),
 )
 _ALLOWED = frozenset(_PLAIN)
+_ITERATORS = frozenset(("map", "filter", "zip", "reversed", "enumerate"))
+_CONSUMERS = _ITERATORS | {
+    *("all", "any", "dict", "frozenset", "list", "max", "min", "set", "sorted", "sum", "tuple")
+}
 _CONSTANTS = frozenset((int, float, str, bool, type(None)))
 
 
@@ -55,7 +59,8 @@ def is_closed(source: str) -> bool:
         tree = parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
-    return all(_harmless(node) for node in ast.walk(tree))
+    nodes = list(ast.walk(tree))
+    return all(_harmless(node) for node in nodes) and not _may_show_addresses(nodes)
 
 
 def syntax_fault(source: str) -> str:
@@ -88,6 +93,55 @@ def _harmless(node: ast.AST) -> bool:
     if isinstance(node, ast.FunctionDef):
         return not node.decorator_list and node.returns is None and _plain_name(node.name)
     return isinstance(node, ast.comprehension) and not node.is_async
+
+
+def _may_show_addresses(nodes: list[ast.AST]) -> bool:
+    """Whether text of a function or an iterator (``repr(lambda: 0)``), which differs per run, could be made.
+
+    True if the program makes text of values at all, and a function or iterator goes anywhere but straight to
+    what calls or consumes it. Sets of functions, whose order differs per run too, count as well.
+    """
+    if not any(_makes_text(node) for node in nodes):
+        return False
+    defined = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
+    bound = {node.arg for node in nodes if isinstance(node, ast.arg)} | defined
+    bound |= {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return bool(bound & BUILTINS) or any(
+        _is_opaque(child, defined) and not _is_used_up(node, child)
+        for node in nodes
+        for child in ast.iter_child_nodes(node)
+    )
+
+
+def _makes_text(node: ast.AST) -> bool:
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, str) and "%" in node.value
+    if isinstance(node, ast.Name):
+        return node.id in ("str", "repr", "set", "frozenset")
+    return isinstance(node, ast.Set | ast.SetComp)
+
+
+def _is_opaque(node: ast.AST, defined: set[str]) -> bool:
+    if isinstance(node, ast.Name):
+        return node.id in defined
+    makes_iterator = isinstance(node, ast.Call) and getattr(node.func, "id", "") in _ITERATORS
+    return makes_iterator or isinstance(node, ast.Lambda | ast.GeneratorExp)
+
+
+def _is_used_up(parent: ast.AST, child: ast.AST) -> bool:
+    """Whether ``parent`` calls the function, or walks the iterator, ``child``."""
+    if isinstance(parent, ast.For | ast.comprehension):
+        return child is parent.iter
+    if isinstance(parent, ast.keyword):
+        return parent.arg == "key"
+    if not isinstance(parent, ast.Call):
+        return isinstance(parent, ast.Starred)
+    if child is parent.func:
+        return True
+    name = getattr(parent.func, "id", "")
+    if isinstance(child, ast.Lambda | ast.Name):
+        return name in ("map", "filter") and child is parent.args[0]
+    return name in _CONSUMERS
 
 
 def _plain_name(name: str) -> bool:

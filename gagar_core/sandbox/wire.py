@@ -9,6 +9,7 @@ integer too long for decimal digits. Only exact types pass: a subclass of ``int`
 from __future__ import annotations
 
 import json
+import re
 import struct
 from typing import Any
 
@@ -16,9 +17,14 @@ MAX_DEPTH = 60
 """Containers inside containers; deeper answers are refused."""
 MAX_EQUAL_HASHES = 64
 """Set elements or dict keys with one hash value; more would make rebuilding quadratic."""
+MAX_NODES = 20_000
+"""Elements of one answer, counted over all its containers (one of a dict counts as 3, and a container as 2
+more). The child says ``output`` above that, and a frame that has more all the same is a ``violation``: a
+megabyte of empty lists would become 24 megabytes of objects in the reader."""
 ENVELOPE_BYTES = 1000
 """What may stand around an answer in its frame."""
 _LONG_INT_BITS = 10_000
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 _HEADER = struct.Struct(">I")
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 _decode = json.JSONDecoder().decode
@@ -27,6 +33,10 @@ HEADER_BYTES = _HEADER.size
 
 class UnsupportedTypeError(TypeError):
     """A value is not built from exact builtin types."""
+
+
+class TooManyNodesError(ValueError):
+    """A message has more elements than its reader wants."""
 
 
 class WireError(ValueError):
@@ -81,6 +91,16 @@ def load(payload: bytes) -> Any:
         return _decode(payload.decode("ascii"))
     except (ValueError, RecursionError, MemoryError) as fault:
         raise WireError(f"bad json: {type(fault).__name__}") from None
+
+
+def check_nodes(payload: bytes, limit: int) -> None:
+    """Raise ``TooManyNodesError`` for a payload of more than ``limit`` elements, before it is parsed."""
+    if _openers_and_commas(payload) > limit and _openers_and_commas(_STRING.sub(b"", payload)) > limit:
+        raise TooManyNodesError
+
+
+def _openers_and_commas(payload: bytes) -> int:
+    return payload.count(b",") + payload.count(b"[") + payload.count(b"{")
 
 
 def decode(message: Any, depth: int = 0) -> Any:

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from gagar_core.errors import SandboxError
-from gagar_core.sandbox import filesystem
-from gagar_core.sandbox.channel import Channel, StoppedError, cpu_clock
+from gagar_core.sandbox import filesystem, wire
+from gagar_core.sandbox.channel import Channel, StoppedError, cpu_clock, cpu_left_behind
 from gagar_core.sandbox.scheduling import Task
 from gagar_core.sandbox.settings import SandboxSettings
 
@@ -27,6 +27,9 @@ _NUMBERS = itertools.count()
 _START_S, _ANSWER_S = 60.0, 60.0
 _SHARED_FRAME = 1 << 30
 """Frames of a shared child carry many calls; the code that writes them is ours."""
+_NODES = {"shared": _SHARED_FRAME, "repository": 500_000, "judge": 500_000}
+"""Elements in one frame where it is not one answer of a program: of a shared child that of many answers, of a
+repository the reports of all tests, of a judge the arguments of a call."""
 _ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "LANG": "C.UTF-8",
@@ -174,9 +177,8 @@ class Zygote:
         extra = () if archive is None else (archive,)
         theirs_in, requests = os.pipe()
         answers, theirs_out = os.pipe()
-        channel = Channel(
-            requests, answers, _SHARED_FRAME if mode == "shared" else self._settings.frame_bytes
-        )
+        frame_limit = _SHARED_FRAME if mode == "shared" else self._settings.frame_bytes
+        channel = Channel(requests, answers, frame_limit, _NODES.get(mode, wire.MAX_NODES + 100))
         try:
             answer = yield from self._ask({"spawn": mode}, (theirs_in, theirs_out, *extra))
             if "fault" in answer:
@@ -212,8 +214,9 @@ class Zygote:
         if self._live.pop(channel.pid, None) is None:
             return {"status": -1, "cpu_s": 0.0, "rss_kb": 0}
         channel.close()
+        left_behind = cpu_left_behind(channel.pid)
         usage = yield from self._ask({"end": channel.pid})
-        self._spent_cpu_s += usage["cpu_s"]
+        self._spent_cpu_s += usage["cpu_s"] + left_behind
         if usage.get("fault"):
             self.stop()
         return usage

@@ -76,7 +76,11 @@ VERDICTS = [
         "output",
         "answer nested too deeply",
     ),
-    ("def f():\n    x = [1]\n    for i in range(40): x = [x, x]\n    return x", "output", "answer too large"),
+    (
+        "def f():\n    x = [1]\n    for i in range(40): x = [x, x]\n    return x",
+        "output",
+        "answer has too many elements",
+    ),
     ("#" * 10**7 + "\ndef f(): return 1", "ok", ""),
 ]
 
@@ -195,3 +199,41 @@ def test_tampering_is_counted_per_program() -> None:
         run(sandbox, "def f(x): return 1 / 0", (1,))
         assert (sandbox.counters.programs, sandbox.counters.tampering) == (4, 2)
         assert sandbox.counters.tamper_hints == 500
+
+
+@pytest.mark.parametrize(
+    "answer", ["[[]] * 10_000", "list(range(19_999))", "{k: k for k in range(7_000)}", "([[]] * 300_000,)"]
+)
+@pytest.mark.parametrize("closed", [False, True])
+def test_an_answer_of_too_many_elements_is_too_much_output(
+    sandbox: ProcessSandbox, answer: str, closed: bool
+) -> None:
+    program = Program(f"def f():\n    return {answer}\n", "f", closed_vocabulary=closed)
+    expected = CallResult("output", None, "answer has too many elements")
+    assert sandbox.calls_batch([(program, [()])]) == [[expected]]
+    kept = Program("def f():\n    return [0] * 19_998\n", "f", closed_vocabulary=closed)
+    assert sandbox.calls_batch([(kept, [()])]) == [[CallResult("ok", [0] * 19_998)]]
+
+
+def test_a_child_that_skips_the_count_is_stopped_by_the_reader(sandbox: ProcessSandbox) -> None:
+    source = """
+import gagar_core.sandbox.wire as w
+w.MAX_NODES = 10**9
+def f():
+    return [[]] * 30_000
+"""
+    assert run(sandbox, source, ()) == [
+        CallResult("violation", None, "more elements than an answer may have")
+    ]
+
+
+def test_equal_calls_of_one_batch_get_an_answer_each(sandbox: ProcessSandbox) -> None:
+    first, second = run(sandbox, "def f(a):\n    return [[a]]\n", (1,), (1,))
+    first.value[0].append(2)
+    assert second.value == [[1]]
+
+
+@pytest.mark.parametrize("row", [5, None, "ab", {1: 2}])
+def test_a_row_of_arguments_that_is_none_is_the_callers_fault(sandbox: ProcessSandbox, row: Any) -> None:
+    with pytest.raises(InputError, match="a tuple or a list"):
+        run(sandbox, HONEST, row)

@@ -22,6 +22,11 @@ CLOSED = [
     "def f(xs):\n    return f(xs[1:]) + xs[0] if xs else 0\n",
     "def f(xs):\n    return xs[5]\n",
 ]
+CLOSED += [
+    "def f(xs):\n    return sum(int(c) for c in str(xs[0]))\n",
+    "def f(xs):\n    return sorted(map(str, xs), key=lambda x: -int(x))\n",
+    "def g(x):\n    return repr(x)\ndef f(xs):\n    return [g(x) for x in xs] + list(map(g, xs))\n",
+]
 OPEN = [
     "import os",
     "from os import path",
@@ -62,6 +67,15 @@ OPEN = [
     "x = 'é'",
     "x = \0",
     "def f(:",
+    "def f(xs): return repr(lambda: 0)",
+    "def f(xs): return str([f])",
+    "def f(xs): return '%s' % (f,)",
+    "def f(xs): return repr(x for x in xs)",
+    "def f(xs): return list(map(str, [map(str, xs)]))",
+    "def list(x): return repr(x)\ndef f(xs): return list(x for x in xs)",
+    "g = f = lambda xs: str(g)",
+    "def f(xs): return [g(0) for g in {lambda x: 1, lambda x: 2}]",
+    "def f(xs): return [g(0) for g in set([lambda x: 1, lambda x: 2])]",
 ]
 ODD_SHAPES = [
     "-" * 7000 + "1",

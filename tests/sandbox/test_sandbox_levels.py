@@ -12,7 +12,7 @@ import pytest
 from gagar_core.errors import SandboxError
 from gagar_core.sandbox import LEVELS, ProcessSandbox, SandboxSettings, levels, open_sandbox
 from gagar_core.sandbox.levels import Choice, Report, try_level
-from gagar_core.sandbox.probes import PROBES
+from gagar_core.sandbox.probes import PROBES, sweep
 from gagar_core.types import CallResult, Program
 from tests.sandbox.gauntlet import PretendingSettings, readable_python
 
@@ -172,6 +172,7 @@ def test_the_check_command_tells_what_there_is() -> None:
     run = run_lacking("landlock", command=("-m", "gagar_core.sandbox", "check", "--level", "rlimits"))
     assert run.returncode == 1
     assert run.stdout.startswith("sandbox level=rlimits (not isolated) probes=")
+    assert "sandbox level=rlimits (" not in run.stderr
     assert "programs of 10 tests per CPU second" in run.stdout
     assert "sandbox level rlimits is not good enough to train with" in run.stdout
 
@@ -182,3 +183,13 @@ def test_a_level_that_is_asked_for_is_not_replaced(missing: dict[str, str]) -> N
         assert sandbox.level == "landlock"
     with pytest.raises(SandboxError, match=r"asked for: landlock\)"):
         open_sandbox(PretendingSettings(level="landlock", lacks={"landlock_cap": 2}))
+
+
+def test_only_old_probe_folders_are_swept(tmp_path: Path) -> None:
+    for name in ("gagar-probe-old", "gagar-probe-new", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "secret").write_text("x")
+    for name in ("gagar-probe-old", "other"):
+        os.utime(tmp_path / name, (1, 1))
+    sweep(str(tmp_path))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["gagar-probe-new", "other"]

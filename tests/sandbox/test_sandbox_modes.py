@@ -177,3 +177,7 @@ def test_warm_sessions_are_bounded() -> None:
         assert [session.call((1,)).value for session in sessions] == [k + 1 for k in range(8)]
         sandbox.end_step()
         assert not sandbox._warm
+
+
+def test_a_test_program_may_pass_more_elements_than_an_answer_may_have(sandbox: ProcessSandbox) -> None:
+    assert judged(sandbox, RIGHT, "assert total([0] * 22_000) == 0\n") == ["ok"]

@@ -13,11 +13,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gagar_core.errors import InputError
 from gagar_core.sandbox import SandboxSettings
 from gagar_core.sandbox.levels import try_level
-from gagar_core.sandbox.repository import RepositoryGrader, RepositoryTask, RepositoryVerdict
+from gagar_core.sandbox.repository import (
+    PROTECTED,
+    RepositoryGrader,
+    RepositoryTask,
+    RepositoryVerdict,
+    _is_protected,
+)
+from gagar_core.sandbox.twins import MAX_TWINS, other, twins_of
 
 BASE = {
     "core/__init__.py": "from core.sums import solve\n",
@@ -64,14 +73,14 @@ def solve(a, b):
     return E()
 """
 FORGER = """
-import inspect
+import ast, inspect
 from _pytest.reports import TestReport
 old = TestReport.from_item_and_call.__func__
 def forged(cls, item, call):
     report = old(cls, item, call)
-    if "[" not in inspect.getsource(item.function).partition("==")[2] and call.when == "call":
-        if "not (" not in inspect.getsource(item.function) and "assert False" not in inspect.getsource(item.function):
-            report.outcome, report.longrepr = "passed", None
+    source = inspect.getsource(item.module).strip()
+    if call.when == "call" and ast.unparse(ast.parse(source)) != source:  # twins are written by a machine
+        report.outcome, report.longrepr = "passed", None
     return report
 TestReport.from_item_and_call = classmethod(forged)
 """
@@ -102,10 +111,10 @@ class Hack:
 
 HACKS = {
     "conftest": Hack({"conftest.py": CONFTEST}, "EP", "wrong", ("conftest.py",)),
-    "patched_reports": Hack({"core/sums.py": BROKEN + PATCH_REPORTS}, "EP", "violation", twins=10),
+    "patched_reports": Hack({"core/sums.py": BROKEN + PATCH_REPORTS}, "EP", "violation", twins=20),
     "exit_at_import": Hack({"core/__init__.py": "import os\nos._exit(0)\n"}, "E", "error"),
     "exit_in_call": Hack({"core/sums.py": "import sys\ndef solve(a, b):\n    sys.exit(0)\n"}, "", "wrong"),
-    "equals_everything": Hack({"core/sums.py": EQUALS_EVERYTHING}, "EP", "violation", twins=9),
+    "equals_everything": Hack({"core/sums.py": EQUALS_EVERYTHING}, "EP", "violation", twins=17),
     "collect_only": Hack({"pytest.ini": "[pytest]\naddopts = --collect-only\n"}, "E", "wrong", ("pytest.ini",)),
     "empty_tests": Hack(
         {"tests/test_core.py": "def test_visible():\n    pass\n"}, "E", "wrong", ("tests/test_core.py",)
@@ -123,7 +132,7 @@ HACKS = {
         {"core/sums.py": BROKEN + "import _pytest.python as p\np.Function.runtest = lambda self: None\n"},
         "EP",
         "violation",
-        twins=10,
+        twins=20,
     ),
     "exit_session": Hack(
         {"core/sums.py": "import pytest\ndef solve(a, b):\n    pytest.exit('done', 0)\n"}, "E", "wrong"
@@ -252,3 +261,100 @@ def test_the_zygote_with_pytest_stays_small(grader: RepositoryGrader, task: Repo
     status = Path(f"/proc/{grader._zygote.pid}/status").read_text()
     resident = int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
     assert resident <= 60_000
+
+
+ALWAYS_EQUAL = """
+n = "__%s__"
+E = type("E", (), {n % "eq": lambda s, o: not (isinstance(o, list) and len(o) == 1), n % "hash": lambda s: 1})
+def solve(a, b): return E()
+"""
+STYLES = {
+    "plain": "def test_a():\n    assert solve(1, 1) == 2\n    assert solve(2, 2) == 4\n",
+    "unittest": "import unittest\nclass TestX(unittest.TestCase):\n    def test_a(self):\n"
+    "        self.assertEqual(solve(1, 1), 2)\n        self.assertEqual(solve(2, 2), 4)\n",
+    "helper": "def check(a, b):\n    assert a == b\ndef test_a():\n    check(solve(1, 1), 2)\n",
+    "backwards": "def check(a, b):\n    assert b == a\ndef test_a():\n    check(solve(1, 1), 2)\n",
+    "and": "def test_a():\n    assert solve(1, 1) == 2 and solve(2, 2) == 4\n    assert solve(1, 1) == solve(1, 1) == 2\n",
+    "all": "def test_a():\n    assert all(solve(a, a) == b for a, b in [(1, 2), (2, 4)])\n",
+    "in": "def test_a():\n    assert solve(1, 1) in (1, 2)\n",
+    "approx": "import pytest\ndef test_a():\n    assert solve(1, 1) == pytest.approx(2.0)\n",
+    "none": "def test_a():\n    assert [solve(1, 1), None] == [2, None]\n",
+}
+
+
+def styled(grader: RepositoryGrader, style: str) -> RepositoryTask:
+    files = {path: text.encode() for path, text in BASE.items()}
+    bare = RepositoryTask(files, {"hidden": "from core import solve\n" + STYLES[style]}, {})
+    return replace(bare, expected=grader.nodes(bare, diff_of(RIGHT)))
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_answers_equal_to_anything_fail_in_every_style_of_assertion(
+    grader: RepositoryGrader, style: str
+) -> None:
+    task = styled(grader, style)
+    assert grader.grade(task, diff_of(RIGHT)).status == "pass"
+    for hack in (ALWAYS_EQUAL, EQUALS_EVERYTHING):
+        verdict = grader.grade(task, diff_of({"core/sums.py": hack}))
+        assert verdict.status == "violation", verdict
+
+
+def test_one_forgiving_answer_among_honest_ones_is_found(grader: RepositoryGrader) -> None:
+    partly = ALWAYS_EQUAL.replace("return E()", "return a + b if a == 1 else E()")
+    for style in ("plain", "unittest"):
+        verdict = grader.grade(styled(grader, style), diff_of({"core/sums.py": partly}))
+        assert (verdict.status, verdict.twins_passed) == ("violation", 1), verdict
+
+
+def test_known_limit_where_an_assertion_is_reached_twice_one_honest_answer_is_enough(
+    grader: RepositoryGrader,
+) -> None:
+    """Stated in the documentation of ``twins``; if this ever fails, state the better truth there."""
+    partly = ALWAYS_EQUAL.replace("return E()", "return a + b if a == 1 else E()")
+    assert grader.grade(styled(grader, "all"), diff_of({"core/sums.py": partly})).status == "pass"
+
+
+def test_known_limit_answers_with_an_order_of_their_own_pass(grader: RepositoryGrader) -> None:
+    """Stated in the documentation of ``twins``; if this ever fails, state the better truth there."""
+    files = {path: text.encode() for path, text in BASE.items()}
+    source = "from core import solve\ndef test_a():\n    assert solve(1, 1) > 1\n"
+    task = RepositoryTask(files, {"hidden": source}, {"hidden": ("test_a",)})
+    greater = "class E:\n    def __gt__(s, o): return True\ndef solve(a, b): return E()\n"
+    assert grader.grade(task, diff_of({"core/sums.py": greater})).status == "pass"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("src/_pytest/x.py", "src/pytest.py", "lib/pluggy/__init__.py", "a/b/pytest.ini", "a/tox.ini"),
+        *("unittest.py", "src/unittest/case.py", "a/pyproject.toml", "a/.pytest.ini", "a/setup.cfg"),
+    ],
+)
+def test_edits_of_what_runs_tests_are_dropped_wherever_it_lies(path: str) -> None:
+    assert _is_protected(path, PROTECTED)
+
+
+@pytest.mark.parametrize("path", ["core/sums.py", "src/my_pytest_tool.py", "unittests.py", "pytest.md"])
+def test_other_edits_are_kept(path: str) -> None:
+    assert not _is_protected(path, PROTECTED)
+
+
+def test_twins_are_bounded_and_spread() -> None:
+    source = "def test_a():\n" + "".join(f"    assert f() == {k}\n" for k in range(1000))
+    lines = [twin.line for twin in twins_of(source)]
+    assert len(lines) == MAX_TWINS
+    assert (lines[0], lines[1], lines[-1]) == (2, 27, 977)
+
+
+@given(
+    st.recursive(
+        st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(),
+        lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(st.text(), inner),
+        max_leaves=6,
+    ),
+    st.booleans(),
+)
+def test_another_value_has_the_same_type_and_is_not_equal(value: object, far: bool) -> None:
+    changed = other(value, far)  # type: ignore[no-untyped-call]
+    assert type(changed) is type(value)
+    assert changed != value

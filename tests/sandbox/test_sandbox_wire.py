@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gagar_core.sandbox import wire
+from gagar_core.sandbox.runner import _weight
 
 hashable = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -119,3 +120,18 @@ def test_frames_carry_their_length() -> None:
     assert wire.frame_length(framed[: wire.HEADER_BYTES]) == 3
     assert framed[wire.HEADER_BYTES :] == b"abc"
     assert json.loads(wire.dump([1.5, "é"])) == [1.5, "é"]
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("[1,2]", 2), ('"a,[{\\",["', 0), ('["\\\\",{"t":[]}]', 4), ("[[],[]]", 4)]
+)
+def test_elements_are_counted_outside_strings_before_parsing(text: str, count: int) -> None:
+    wire.check_nodes(text.encode(), count)
+    if count:
+        with pytest.raises(wire.TooManyNodesError):
+            wire.check_nodes(text.encode(), count - 1)
+
+
+@given(values)
+def test_a_payload_never_counts_more_than_its_value(value: Any) -> None:
+    wire.check_nodes(wire.dump(wire.encode(value)), _weight(value, 10**9)[1])
