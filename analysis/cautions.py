@@ -17,7 +17,7 @@ Warning_ = dict[str, Any]
 def warnings_of(data: SweepData, verdicts: Sequence[Mapping[str, Any]]) -> list[Warning_]:
     """Everything to be read with care, most serious first."""
     sweep = data.sweep
-    found = _not_isolated(sweep)
+    found = _not_isolated(sweep) + _other_code(sweep)
     found += [_warning("plan", text) for text in sweep.warnings]
     found += [
         _warning("run", f"{_name(run)} {_fate(data, run)}", [run.run_id])
@@ -70,6 +70,23 @@ def _not_isolated(sweep: Sweep) -> list[Warning_]:
         f"{sum(run.readable for run in sweep.runs)} runs: generated code had this account's rights"
     )
     return [_warning("sandbox", text, sandbox["not_isolated"])]
+
+
+def _other_code(sweep: Sweep) -> list[Warning_]:
+    """Runs of other code than most: what differs between variants may be the code."""
+    by_code: dict[str, list[str]] = {}
+    for run in sweep.runs:
+        if run.code:
+            by_code.setdefault(run.code, []).append(run.run_id)
+    _, *others = sorted(by_code, key=lambda code: (-len(by_code[code]), code)) or [""]
+    return [
+        _warning(
+            "other_code",
+            f"{len(by_code[code])} runs were begun with other code ({code}) than most: do not compare them",
+            sorted(by_code[code]),
+        )
+        for code in others
+    ]
 
 
 def _name(run: Run) -> str:

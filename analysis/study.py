@@ -32,6 +32,8 @@ class Run:
     reason: str = ""
     sandbox_level: str = ""
     config: dict[str, Any] = field(default_factory=dict, compare=False)
+    code: str = ""
+    """Digest of the code that began it; "" if not recorded."""
 
     @property
     def readable(self) -> bool:
@@ -117,11 +119,13 @@ def load_run(path: Path) -> Run:
         variant, seed = str(config["variant"]), int(config["seed"])
         status, reason = _status(folder)
         level = str(folder.meta.get("sandbox_level", ""))
+        code = str((folder.meta.get("code") or {}).get("digest", ""))
     except RecordsError as err:
         return Run(path, path.name, "", -1, DAMAGED, str(err))
     except (KeyError, TypeError, ValueError) as err:
         return Run(path, path.name, "", -1, DAMAGED, f"{path / 'config.json'} is incomplete: {err!r}")
-    return Run(path, folder.run_id, variant, seed, status, reason, level, dict(config.get("config") or {}))
+    settings = dict(config.get("config") or {})
+    return Run(path, folder.run_id, variant, seed, status, reason, level, settings, code)
 
 
 def _status(folder: records.RunFolder) -> tuple[str, str]:

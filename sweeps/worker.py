@@ -90,11 +90,16 @@ def make_source(ledger: Ledger, submission: Submission, presence: Presence, fact
     """The source that a sweep folder asks for."""
     retry = tuple(submission.intent["retry"])
     if not ledger.is_tuning:
-        return PlanSource(ledger, submission.nonce, retry=retry, by=facts, limits=True)
+        return PlanSource(ledger, submission.nonce, retry=retry, by=facts | _code(submission), limits=True)
     from sweeps.tuning_source import TuningSource
 
     total = int(submission.intent["trials"])
     return TuningSource(ledger, submission.nonce, presence.name, total, retry=retry, by=facts)
+
+
+def _code(submission: Submission) -> dict[str, str]:
+    known = submission.intent.get("code", {})
+    return {"code": known["digest"]} if known else {}
 
 
 def _first_config(ledger: Ledger) -> list[dict[str, Any]]:
