@@ -40,7 +40,7 @@ def _variant(data: SweepData, label: str, artifacts: Mapping[str, float]) -> dic
     found = summarise(curve)
     kept = np.isin(curve.steps, found["step"])
     for axis in ("tokens", "cpu_s"):
-        table = np.array([costs[i][axis] for i in ids]).reshape(len(ids), -1)
+        table = np.array([costs[i][axis] for i in ids]).reshape(len(ids), curve.steps.size)
         table = np.where(np.isfinite(curve.values), table, np.nan)[:, kept]
         found[axis] = _column_means(table)
     found["runs"] = {

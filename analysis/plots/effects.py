@@ -133,6 +133,6 @@ def profile(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
     )
     caption = (
         "Performance profile: share of held-out tasks whose pass rate, averaged over runs, lies "
-        "above a threshold. " + highlight_words(len(chosen), len(rows)) + n_words(sweep, "held_out_pass")
+        "above a threshold. " + highlight_words(sweep, chosen, len(rows)) + n_words(sweep, "held_out_pass")
     )
     return finish(figure, "profile", "Profile over tasks", caption, alt)

@@ -58,7 +58,7 @@ def learning(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
         "evaluation). Line: mean over seeds; thin: seeds (cross: died); "
         f"{SURVIVORS}. "
         + camp_words(camps)
-        + highlight_words(len(chosen), len(series))
+        + highlight_words(sweep, chosen, len(series))
         + n_words(sweep, "held_out_pass")
     )
     return finish(figure, "learning", "Learning curves: by step, token and CPU second", caption, alt)

@@ -60,7 +60,7 @@ def length_curves(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
     )
     caption = (
         "Generated tokens per training trajectory by outcome, means of 10 steps over seeds (log scale); "
-        f"{SURVIVORS}. " + highlight_words(len(chosen), len(variants)) + n_words(sweep, "train_tokens")
+        f"{SURVIVORS}. " + highlight_words(sweep, chosen, len(variants)) + n_words(sweep, "train_tokens")
     )
     return finish(figure, "length_curves", "Length by outcome", caption, alt)
 

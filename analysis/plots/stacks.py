@@ -34,13 +34,15 @@ def highlighted(sweep: Section, labels: Sequence[str]) -> list[str]:
     return [label for label in labels if label in chosen]
 
 
-def highlight_words(shown: int, total: int) -> str:
+def highlight_words(sweep: Section, chosen: Sequence[str], total: int) -> str:
     """What the caption says of variants drawn in grey."""
-    if shown == total:
+    if len(chosen) == total:
         return ""
+    rest = f"grey: the other {total - len(chosen)}. "
+    if sweep["baseline"] not in chosen:
+        return f"In colour: the first {len(chosen)} variants; {rest}"
     return (
-        f"In colour: the baseline and the {shown - 1} largest differences to it in held-out pass; grey: the "
-        f"other {total - shown}. "
+        f"In colour: the baseline and the {len(chosen) - 1} largest differences to it in held-out pass; {rest}"
     )
 
 

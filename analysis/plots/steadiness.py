@@ -84,7 +84,7 @@ def strip(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
         f"Mean over seeds per step; {SURVIVORS}. Vertical lines: collapses, regressions, non-finite values, "
         "in the colour of their variant. "
         + (f"Not drawn, because it stays below 1e-6: {', '.join(hidden)}. " if hidden else "")
-        + highlight_words(len(chosen), len(labels))
+        + highlight_words(sweep, chosen, len(labels))
         + n_words(sweep, "train_pass")
     )
     return finish(figure, "stability_strip", "Stability strip", caption, alt)
@@ -143,7 +143,7 @@ def grader_drift(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
     )
     caption = (
         "Agreement of the grader with a fixed gold set that is graded again during training, mean over runs. "
-        + highlight_words(len(chosen), len(drifts))
+        + highlight_words(sweep, chosen, len(drifts))
         + n_words(sweep, "train_pass")
     )
     return finish(figure, "grader_drift", "Grader drift", caption, alt)

@@ -17,8 +17,9 @@ WIDTH, HEIGHT = 3.4, 2.6
 """Inches of one figure: a journal column, and a phone's screen without shrinking the type."""
 
 _BASELINE = "#000000"
-# Okabe and Ito's colours that reach a contrast of 3:1 on white; the pale ones are left for fills
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
+# Okabe and Ito's colours that reach a contrast of 3:1 on white; the pale ones are left for fills. Tol's wine
+# is the fifth, for sweeps without a baseline: black stays the baseline's
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#882255")
 _DASHES: tuple[Any, ...] = (
     "-",
     (0, (5, 1.5)),
@@ -79,19 +80,20 @@ def looks(labels: Sequence[str], baseline: str | None) -> dict[str, Look]:
     names = short_names(labels)
     others = [label for label in labels if label != baseline]
     few = len(labels) <= MAX_TOGETHER
+    first = len(labels) - len(others)  # the first dash and marker are the baseline's, if there is one
     return {
-        label: _look(others.index(label), names[label], few)
+        label: _look(others.index(label), first, names[label], few)
         if label in others
         else Look(_BASELINE, "-", "o", names[label])
         for label in labels
     }
 
 
-def _look(i: int, name: str, few: bool) -> Look:
+def _look(i: int, first: int, name: str, few: bool) -> Look:
     """Beyond five variants colours would repeat and mislead: all but the baseline then look alike."""
     if not few:
         return Look(_COLOURS[0], "-", "o", name)
-    return Look(_COLOURS[i], _DASHES[1 + i], _MARKERS[1 + i], name)
+    return Look(_COLOURS[i], _DASHES[first + i], _MARKERS[first + i], name)
 
 
 def short_names(labels: Iterable[str], width: int = 24) -> dict[str, str]:

@@ -103,6 +103,21 @@ def test_without_baseline_nothing_is_compared(tmp_path: Path, make_sweep: Callab
     assert not [drawing.key for drawing in drawings if drawing.key.startswith("difference")]
 
 
+@pytest.mark.parametrize("count", [5, 7])
+def test_many_variants_without_baseline_can_be_told_apart(
+    count: int, tmp_path: Path, make_sweep: Callable[..., Path]
+) -> None:
+    few = {"steps": 2, "planned_steps": 2, "eval_every": 2}
+    drawings = draw(make_sweep(tmp_path, variants={f"v{i}": few for i in range(count)}, seeds=[0]))
+    check(drawings)
+    learning = next(drawing for drawing in drawings if drawing.key == "learning")
+    assert "the baseline" not in learning.caption
+    assert (f"the first 5 variants; grey: the other {count - 5}." in learning.caption) == (count > 5)
+    found = looks([f"v{i}" for i in range(5)], None).values()
+    assert len({look.colour for look in found} | {"#000000"}) == 6
+    assert len({look.marker for look in found}) == len({str(look.dash) for look in found}) == 5
+
+
 def test_markup_in_names_stays_text(tmp_path: Path, make_sweep: Callable[..., Path]) -> None:
     nasty = "a --><script>$x^{$ & <b>"
     drawings = draw(make_sweep(tmp_path, variants={nasty: {}}, seeds=[0]), ["held_out", "learning", "pareto"])

@@ -261,6 +261,14 @@ def test_one_damaged_run_does_not_take_the_others_along(sweep: Path) -> None:
     assert variant(tree, "grpo")["held_out_pass"]["n_used"] == 2
 
 
+def test_a_variant_of_damaged_runs_only_does_not_take_the_others_along(sweep: Path) -> None:
+    for seed in range(3):
+        next((sweep / "runs" / f"v1s{seed}" / "trajectories").glob("*.parquet")).write_bytes(b"")
+    tree = json.loads((write(sweep) / "report.json").read_text())
+    assert variant(tree, "grpo")["held_out_pass"]["n_used"] == 3
+    assert variant(tree, NASTY)["held_out_pass"]["n_used"] == 0
+
+
 def test_unwritable_out_is_one_message(sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(sweep), "--out", "/proc/nowhere"]) == 2
     assert "choose another folder with --out" in capsys.readouterr().err
