@@ -42,7 +42,8 @@ def highlight_words(sweep: Section, chosen: Sequence[str], total: int) -> str:
     if sweep["baseline"] not in chosen:
         return f"In colour: the first {len(chosen)} variants; {rest}"
     return (
-        f"In colour: the baseline and the {len(chosen) - 1} largest differences to it in held-out pass; {rest}"
+        f"In colour: the baseline and the {len(chosen) - 1} largest differences to it in held-out pass; "
+        f"{rest}"
     )
 
 
