@@ -99,7 +99,10 @@ def _parsed(word: str) -> tuple[str, Any]:
 def to_config(composed: Any) -> RunConfig:
     """Turn Hydra's container into live settings; the faults of all of them are gathered first."""
     parts: dict[str, Any] = {}
-    faults: list[str] = []
+    known = [field.name for field in fields(RunConfig)]
+    faults = [  # ``+key=value`` adds to Hydra's container whatever it likes
+        f"unknown key {key!r}; a run has: {', '.join(known)}" for key in composed if key not in known
+    ]
     for key, node in composed.items():
         try:
             parts[key] = OmegaConf.to_object(node) if OmegaConf.is_config(node) else node

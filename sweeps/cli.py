@@ -130,8 +130,9 @@ def _submit(arguments: list[str]) -> int:
     _limit_options(parser)
     options = parser.parse_intermixed_args(arguments)
     from sweeps.preview import show
-    from sweeps.verbs import planned, start
+    from sweeps.verbs import check_options, planned, start
 
+    check_options(options)
     plan, launcher = planned(options.words)
     if options.dry_run:
         return show(plan.folder, plan.head, plan.lines, launcher, argparse.Namespace(json=False, sbatch=True))

@@ -53,14 +53,18 @@ def resumed(ledger: Ledger, words: Sequence[str]) -> Any:
     return launcher_settings(words, before)
 
 
+def check_options(options: argparse.Namespace) -> list[str]:
+    """What is to be retried; raises on faulty options, to be asked before a plan is written."""
+    retry = [word for word in options.retry.split(",") if word]
+    faults = [fault for word in retry for fault in check_choice("--retry", word, ["failed"])]
+    faults += check_range("--max-failures", options.max_failures, 0)
+    gather(faults, headline="cannot submit")
+    return retry
+
+
 def start(ledger: Ledger, launcher: Any, options: argparse.Namespace, selection: Sequence[str] = ()) -> int:
     """Submit what is missing (of the selected runs), then follow, wait or return."""
-    retry = [word for word in options.retry.split(",") if word]
-    gather(
-        [fault for word in retry for fault in check_choice("--retry", word, ["failed"])],
-        headline="cannot submit",
-    )
-    gather(check_range("--max-failures", options.max_failures, 0), headline="cannot submit")
+    retry = check_options(options)
     status = look_at(ledger)
     todo = missing(status, retry)
     limits: dict[str, Any] = {"max_failures": options.max_failures} if options.max_failures else {}
@@ -71,6 +75,7 @@ def start(ledger: Ledger, launcher: Any, options: argparse.Namespace, selection:
         limits["only"] = todo
     trials = ledger.trials_asked() if ledger.is_tuning else 0
     if ledger.is_tuning and not status.at_work and not status.complete:
+        _check_study(ledger)
         todo = ["trials"] * (ledger.trials_asked() - ledger.trials_ended())
     if todo:
         submission = submit(
@@ -100,6 +105,8 @@ def start_tuning(options: argparse.Namespace) -> int:
     ledger = tuning.write()
     ended = ledger.trials_ended()
     status = look_at(ledger)
+    if not status.at_work:
+        _check_study(ledger)
     if ended >= tuning.trials:
         print(f"{ledger.path}: {ended} trials have ended; give a higher trials= to go on")
     elif status.at_work:
@@ -110,6 +117,14 @@ def start_tuning(options: argparse.Namespace) -> int:
         where = f", Slurm job {submission.ack['job']}" if "job" in submission.ack else ""
         print(f"{ledger.path}: up to {tuning.trials} trials; submission {submission.nonce}{where}")
     return _attend(ledger, options)
+
+
+def _check_study(ledger: Ledger) -> None:
+    """A damaged study, or that of another search, is refused here: a worker could only tell its log."""
+    if (ledger.path / "optuna.journal").exists():
+        from sweeps.study import Study
+
+        Study(ledger)
 
 
 def _attend(ledger: Ledger, options: argparse.Namespace) -> int:

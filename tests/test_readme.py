@@ -38,9 +38,14 @@ def test_make_targets_exist() -> None:
 
 def commands() -> list[str]:
     blocks = re.findall(r"```console\n(.*?)```", README, re.DOTALL)
-    return [
+    shown = [
         line.removeprefix("$ ") for block in blocks for line in block.splitlines() if line.startswith("$ ")
     ]
+    inline = re.findall(r"^`(algorithm=\w+ [^|`]+)`", README, re.MULTILINE)
+    assert inline
+    return (
+        shown[:1] + [f"python -m experiments.run {words} seed=0 budget=smoke" for words in inline] + shown[1:]
+    )
 
 
 def test_commands_run(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from gagar_core.errors import ConfigError
         (["seed=-1"], ["seed must be in [0, inf); got -1"]),
         (["no_such_axis=1"], ["no_such_axis", "axes: estimator, redistribution"]),
         (["nonsense"], ["nonsense"]),
+        (["+no_such_axis=1"], ["no_such_axis", "a run has: estimator, redistribution"]),
         (["weighting.floor=2"], ["floor must be in (0, 1]; got 2"]),
         (["algorithm=ppo"], ["algorithm/ppo", "rloo"]),
         (["sandbox.fuel=1"], ["fuel must be in [1000, inf); got 1"]),

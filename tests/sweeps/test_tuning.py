@@ -21,6 +21,7 @@ from plans import finish
 from experiments.lease import lease
 from gagar_core.errors import ConfigError, RecordsError
 from gagar_core.records import read_json
+from sweeps.cli import main
 from sweeps.jobs import Job
 from sweeps.ledger import Ledger, Submission
 from sweeps.plan_source import PlanSource
@@ -200,6 +201,21 @@ def test_a_damaged_or_foreign_journal_is_refused(tmp_path: Path) -> None:
     study.path.write_bytes(b"garbage\n" + study.path.read_bytes())
     with pytest.raises(RecordsError, match=r"optuna\.journal line 1 is damaged"):
         Study(ledger)
+
+
+def test_a_refused_journal_is_told_by_the_command_not_by_a_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger = make(tmp_path)
+    words = [*WORDS, "seed=0,1", "name=tune", f"root={tmp_path}", "--wait"]
+    journal = ledger.path / "optuna.journal"
+    journal.write_bytes(Study(make(tmp_path / "b", "budget.steps=4")).path.read_bytes())
+    assert main(["tune", "quality_weight", *words]) == 2
+    assert "belongs to another search" in capsys.readouterr().err
+    journal.write_text("{\n")
+    assert main(["tune", "quality_weight", *words]) == 2
+    assert "optuna.journal line 1 is damaged" in capsys.readouterr().err
+    assert not ledger.submissions()
 
 
 # --- the source --------------------------------------------------------------------------------------------
