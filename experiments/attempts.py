@@ -14,7 +14,7 @@ from typing import Any
 
 from experiments.identity import run_id, variant_label
 from experiments.liveness import STALE_S, age, alive, file_time, whoami
-from experiments.schema import RunConfig, to_record
+from experiments.schema import RunConfig, check_together, to_record
 from gagar_core.errors import RecordsError
 from gagar_core.records import SCHEMA_VERSION, RunFolder, publish_once, read_json, to_json
 from gagar_core.records.files import aside_name
@@ -53,6 +53,7 @@ class Attempt:
 
 def create_run_folder(config: RunConfig) -> Path:
     """Make ``<root>/<name>/runs/<run_id>`` with its ``config.json``; an existing one is left as it is."""
+    check_together(config)
     identity = run_id(config)
     folder = Path(config.root) / config.name / "runs" / identity
     content = {

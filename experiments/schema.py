@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -76,6 +77,8 @@ SANDBOX_BOOKKEEPING = (
 )  # fmt: skip
 """Sandbox settings that do not change what a program returns."""
 
+_FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
+
 SCALARS = ("seed", "checkpoint_every", "root", "name")
 """Fields of a run that are no choice."""
 
@@ -89,6 +92,30 @@ def kind_of(axis: str, settings: Any) -> str:
             return name
     msg = f"{type(settings).__name__} is no {axis}; choose one of {', '.join(sorted(CHOICES[axis]))}"
     raise ConfigError(msg)
+
+
+def check_together(config: RunConfig) -> None:
+    """Refuse choices that cannot work with each other, before anything is written or run."""
+    faults = []
+    gives = {"lengths", *config.grader.gives}
+    grader, weighting = kind_of("grader", config.grader), kind_of("weighting", config.weighting)
+    if config.redistribution.acts:
+        faults += [
+            f"weighting={weighting} reads {name}, which grader={grader} does not give"
+            for name in getattr(config.weighting, "reads", ("ranks",))
+            if name not in gives
+        ]
+    faults += [
+        f"shaping={kind_of('shaping', config.shaping)} reads {name}, which grader={grader} does not give"
+        for name in getattr(config.shaping, "reads", ())
+        if name not in gives
+    ]
+    if not _FOLDER_NAME.fullmatch(config.name):
+        faults.append(
+            "name must be 1 to 80 of A-Z a-z 0-9 . _ - and begin with a letter or digit; "
+            f"got {config.name[:80]!r}"
+        )
+    gather(faults, headline="this run cannot work")
 
 
 def to_record(config: RunConfig) -> dict[str, Any]:

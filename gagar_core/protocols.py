@@ -196,6 +196,9 @@ class Workspace(Protocol):
 class Grader(Protocol):
     """Axis ``grader``: judges the passing trajectories of a group, seeing all of them."""
 
+    gives: ClassVar[tuple[str, ...]]
+    """Which of ranks, scores and tiers its rankings hold."""
+
     def grade(self, group: Group, workspace: Workspace) -> Ranking:
         """Rank ``group.passing``; must not depend on the order of trajectories."""
         ...

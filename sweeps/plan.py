@@ -10,7 +10,7 @@ from typing import Any
 from experiments.artifacts import required
 from experiments.compose import Composer
 from experiments.identity import digest_of, run_id, variant_label
-from experiments.schema import RunConfig, to_record
+from experiments.schema import RunConfig, check_together, to_record
 from gagar_core.errors import ConfigError, GagarError, gather
 from sweeps.claims import resolve
 from sweeps.factors import key_of
@@ -73,6 +73,7 @@ def _compose_all(spec: SweepSpec) -> list[Variant]:
         overrides = tuple(merge(spec.base, chosen, spec.overrides))
         try:
             config = compose(overrides)
+            check_together(config)
             seeds = _own_seeds(words) or spec.seeds
             variants.append(Variant(chosen, overrides, config, variant_label(config), seeds))
         except GagarError as err:

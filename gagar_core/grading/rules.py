@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from gagar_core.errors import check_range, gather
 from gagar_core.grading.ranking import ranking_from_scores
@@ -13,6 +14,8 @@ from gagar_core.types import Group, Ranking, Trajectory
 @dataclass(kw_only=True)
 class NoGrader:
     """Grades nothing; every group keeps its base advantages."""
+
+    gives: ClassVar[tuple[str, ...]] = ()
 
     def grade(self, group: Group, workspace: Workspace) -> Ranking:
         """Abstain."""
@@ -35,6 +38,8 @@ class TrajectoryRule:
     """Cost per bucket of program size, >= 0."""
     size_bucket: int = 8
     """Syntax-tree nodes per bucket, >= 1: programs of one bucket count as equally large."""
+
+    gives: ClassVar[tuple[str, ...]] = ("ranks", "scores")
 
     def __post_init__(self) -> None:
         gather(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from experiments.attempts import create_run_folder
 from experiments.compose import compose
 from gagar_core.errors import ConfigError
 
@@ -35,3 +38,31 @@ def test_range_faults_of_all_axes_are_gathered() -> None:
         compose(["trainer.lr=0", "budget.steps=-1", "tasks.truncation=stop"])
     for part in ("lr must be in (0, inf); got 0", "steps must be in", "truncation must be one of"):
         assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("weighting=tiers", "weighting=tiers reads tiers, which grader=trajectory_rule does not give"),
+        ("grader=none", "weighting=linear reads ranks, which grader=none does not give"),
+        (
+            "shaping=product grader=none redistribution=none",
+            "shaping=product reads scores, which grader=none",
+        ),
+        ("name=../esc", "name must be 1 to 80 of A-Z"),
+        ("name=''", "name must be 1 to 80 of A-Z"),
+    ],
+)
+def test_choices_that_cannot_work_together_are_refused_before_a_folder_is_made(
+    words: str, said: str, tmp_path: Path
+) -> None:
+    config = compose(["algorithm=gagar", f"root={tmp_path}", *words.split()])
+    with pytest.raises(ConfigError) as caught:
+        create_run_folder(config)
+    assert said in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_weighting_that_reads_lengths_needs_no_grader(tmp_path: Path) -> None:
+    config = compose(["algorithm=gagar", "grader=none", "weighting=length_bucket", f"root={tmp_path}"])
+    assert create_run_folder(config).is_dir()
