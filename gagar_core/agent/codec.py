@@ -71,9 +71,13 @@ class Codec:
         return flags
 
     @cached_property
-    def _longest(self) -> re.Pattern[str]:
+    def _by_length(self) -> list[str]:
         pieces = [*_LINES, *_PIECES, *(str(v) for v in _NUMBERS)]
-        return re.compile("|".join(re.escape(piece) for piece in sorted(pieces, key=len, reverse=True)))
+        return sorted(pieces, key=len, reverse=True)
+
+    @cached_property
+    def _longest(self) -> re.Pattern[str]:
+        return re.compile("|".join(map(re.escape, self._by_length)))
 
     def encode(self, text: str) -> list[int]:
         """Tokens of program text; raises ``InputError`` naming the first place that no piece fits."""
@@ -81,10 +85,27 @@ class Codec:
         while at < len(text):
             found = self._longest.match(text, at)
             if found is None:
-                msg = f"no token fits at {text[at : at + 20]!r}"
-                raise InputError(msg)
+                return self._looking_ahead(text, at)
             tokens.append(self.ids[found.group()])
             at = found.end()
+        return tokens
+
+    def _looking_ahead(self, text: str, stuck: int) -> list[int]:
+        """The longest piece at each place from which the rest can be written: ``x set(``, not ``xs et(``."""
+        pieces: list[str | None] = [None] * len(text) + [""]
+        for at in range(len(text) - 1, -1, -1):
+            fitting = (
+                p for p in self._by_length if text.startswith(p, at) and pieces[at + len(p)] is not None
+            )
+            pieces[at] = next(fitting, None)
+        tokens, at = [], 0
+        while at < len(text):
+            piece = pieces[at]
+            if piece is None:
+                msg = f"no token fits at {text[stuck : stuck + 20]!r}"
+                raise InputError(msg)
+            tokens.append(self.ids[piece])
+            at += len(piece)
         return tokens
 
     def decode(self, tokens: Any) -> str:

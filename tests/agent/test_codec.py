@@ -29,6 +29,12 @@ def test_text_of_any_tokens_can_be_encoded_to_the_same_text(tokens: list[int]) -
     assert CODEC.decode(CODEC.encode(text)) == text
 
 
+@pytest.mark.parametrize("pieces", [("x", "set("), ("n", "i", "x", "set(", "1"), ("xs", "xs")])
+def test_a_piece_that_is_the_start_of_a_longer_one(pieces: tuple[str, ...]) -> None:
+    text = "".join(pieces)
+    assert [CODEC.vocabulary[token] for token in CODEC.encode(text)] == list(pieces)
+
+
 def test_what_has_no_token_is_named() -> None:
     with pytest.raises(InputError, match="no token fits at '@lru_cache'"):
         CODEC.encode("return @lru_cache")

@@ -165,7 +165,7 @@ def test_demonstrated_repairs_reach_further_than_they_need_to(sandbox: ProcessSa
     from gagar_core.tasks.scope import scope_of
 
     suite = CHOICES["tasks"]["repair"]().load()
-    demos = Demonstrator(CODEC, sandbox, stream(1, "d")).demonstrations(suite.sft, 120, 400)
+    demos = Demonstrator(CODEC, sandbox, stream(1, "d")).demonstrations(suite.sft, 60, 400)
     reach: Counter[int] = Counter()
     for demo in demos:
         trajectory = replayed(demo, sandbox)

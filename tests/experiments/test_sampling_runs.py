@@ -35,7 +35,7 @@ class Stopped(Exception):
     """What ends the first attempt."""
 
 
-@pytest.mark.parametrize("name", ["refill", "curriculum", "adaptive_group"])
+@pytest.mark.parametrize("name", ["refill", "curriculum"])
 def test_stopped_and_gone_on_equals_uninterrupted(name: str, shared_root: Path) -> None:
     words = (f"sampling={name}", "checkpoint_every=1")
     whole = finished(shared_root, *words)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from gagar_core.agent.codec import SPEC_WORDS
@@ -73,12 +70,6 @@ def test_kinds_of_tests_are_separate_draws(suite: Suite) -> None:
         assert (len(task.public), len(task.label), len(task.audit)) == (2, 12, 24)
         assert task.label != task.audit[:12]
         assert task.public != task.audit[:2]
-
-
-def test_same_suite_in_another_process(suite: Suite) -> None:
-    code = "from gagar_core.tasks.list_functions import ListFunctions; print(ListFunctions().load().digest())"
-    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert printed.strip() == suite.digest()
 
 
 def test_another_suite_seed_is_another_suite(suite: Suite) -> None:

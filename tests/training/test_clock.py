@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gagar_core.training.clock import PhaseClock
+from gagar_core.sandbox import ProcessSandbox
+from gagar_core.training.clock import PhaseClock, TimedSandbox
+from gagar_core.types import Program
 
 
 class Fake(PhaseClock):
@@ -48,3 +50,11 @@ def test_a_phase_that_raises_is_closed() -> None:
         raise ValueError("x")
     clock.hand += 5.0
     assert clock.take()["train_s"] == 1.0
+
+
+def test_test_programs_are_counted_as_execution(sandbox: ProcessSandbox) -> None:
+    clock = PhaseClock(lambda: sandbox.cpu_s)
+    program = Program("def f(n):\n    return n + 1\n", "f")
+    results = TimedSandbox(sandbox, clock).judge_batch([(program, ["assert f(1) == 2", "assert f(1) == 3"])])
+    assert [result.status for result in results[0]] == ["ok", "wrong"]
+    assert set(clock.take()) == {"execute_s", "execute_cpu_s"}
