@@ -8,13 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import settings
 
 from gagar_core import records
-
-# how long an example takes says nothing on a shared machine
-settings.register_profile("no deadline", deadline=None)
-settings.load_profile("no deadline")
 
 TASKS, GROUPS, GROUP_SIZE = 20, 3, 4
 
