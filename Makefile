@@ -21,6 +21,7 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 demo: $(READY)
+	@$(PYTHON) -c "from gagar_core.sandbox import open_sandbox; open_sandbox().close()"  # prints its level
 	$(PYTHON) -m sweeps submit demo root=$(ROOT) --wait $(ARGS)
 	$(PYTHON) -m analysis table $(ROOT)/demo --what cost
 	$(PYTHON) -m analysis report $(ROOT)/demo

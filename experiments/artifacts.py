@@ -13,12 +13,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from experiments.identity import delta, digest_of
 from experiments.lease import LeaseHeldError, lease
 from experiments.schema import CONFIG_EPOCH, RunConfig, to_record
-from gagar_core.records import publish, publish_once, read_json, to_json
+from gagar_core.records import publish, publish_once, to_json
 
 BUILDERS = {"sft": "experiments.sft_artifact"}
 """kind -> module with ``build(config, folder)``; imported only when something is built."""
@@ -82,8 +81,3 @@ def _build(spec: ArtifactSpec, held: Path) -> None:
     builder = importlib.import_module(BUILDERS[spec.kind])
     summary = builder.build(spec.config, folder, beat=lambda: held.touch())
     publish_once(folder / "done.json", to_json(summary))
-
-
-def summary_of(spec: ArtifactSpec) -> dict[str, Any]:
-    """What the builder said about the artifact (accuracy, CPU seconds)."""
-    return dict(read_json(spec.path() / "done.json"))

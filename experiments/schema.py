@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -12,7 +11,7 @@ from experiments.budgets import BUDGETS
 from experiments.tracking_choices import TRACKING
 from gagar_core.choices import CHOICES as LIBRARY_CHOICES
 from gagar_core.choices import choice_class
-from gagar_core.errors import ConfigError, check_range, gather
+from gagar_core.errors import ConfigError, check_folder_name, check_range, gather
 from gagar_core.sandbox.settings import SandboxSettings
 
 CHOICES: dict[str, dict[str, type[Any]]] = {**LIBRARY_CHOICES, "budget": BUDGETS, "tracking": TRACKING}
@@ -77,8 +76,6 @@ SANDBOX_BOOKKEEPING = (
 )  # fmt: skip
 """Sandbox settings that do not change what a program returns."""
 
-_FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
-
 SCALARS = ("seed", "checkpoint_every", "root", "name")
 """Fields of a run that are no choice."""
 
@@ -110,11 +107,7 @@ def check_together(config: RunConfig) -> None:
         for name in getattr(config.shaping, "reads", ())
         if name not in gives
     ]
-    if not _FOLDER_NAME.fullmatch(config.name):
-        faults.append(
-            "name must be 1 to 80 of A-Z a-z 0-9 . _ - and begin with a letter or digit; "
-            f"got {config.name[:80]!r}"
-        )
+    faults += check_folder_name(config.name)
     gather(faults, headline="this run cannot work")
 
 

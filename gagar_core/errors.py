@@ -17,6 +17,7 @@ they are raised, so that a user fixes a configuration once.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 
 
@@ -77,6 +78,16 @@ def check_choice(name: str, value: str, valid: Iterable[str]) -> list[str]:
     """Return a fault if ``value`` is not one of ``valid``, else an empty list."""
     allowed = sorted(valid)
     return [] if value in allowed else [f"{name} must be one of {', '.join(allowed)}; got {value!r}"]
+
+
+_FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
+
+
+def check_folder_name(name: str) -> list[str]:
+    """A fault unless ``name`` can be the name of a folder everywhere, and of nothing outside it."""
+    if _FOLDER_NAME.fullmatch(name):
+        return []
+    return [f"name must be 1 to 80 of A-Z a-z 0-9 . _ - and begin with a letter or digit; got {name[:80]!r}"]
 
 
 def check_range(

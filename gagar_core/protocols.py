@@ -7,7 +7,7 @@ in settings. Everything here is structural: a plug-in does not inherit from thes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
 
@@ -239,6 +239,3 @@ class Policy(Protocol):
     def logprobs(self, trajectories: Sequence[Trajectory], tasks: Sequence[Task]) -> Any:
         """Differentiable per-token log-probabilities, entropies and mask, each (B, T)."""
         ...
-
-
-TaskLookup = Callable[[str], Task]

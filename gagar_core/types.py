@@ -180,14 +180,3 @@ class Program:
     source: str
     entry_point: str
     closed_vocabulary: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class EvalResult:
-    """One attempt at a held-out task by a frozen policy."""
-
-    task_id: str
-    attempt_idx: int
-    trajectory: Trajectory
-    audit_passed: bool
-    extra: dict[str, float] = field(default_factory=dict)

@@ -17,7 +17,6 @@ No file holds a state: see ``sweeps.state``.
 from __future__ import annotations
 
 import json
-import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,21 +25,12 @@ from pathlib import Path
 from typing import Any
 
 from experiments.liveness import whoami
-from gagar_core.errors import ConfigError, RecordsError
+from gagar_core.errors import ConfigError, RecordsError, check_folder_name
 from gagar_core.records import SCHEMA_VERSION, publish, publish_once, read_json, to_json
 from sweeps import crash
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
-
 PRIVATE = 0o700
 """Mode of the folders made here: a submission holds files that Slurm jobs unpickle."""
-
-
-def check_name(name: str) -> list[str]:
-    """A fault unless ``name`` can be the name of a folder everywhere."""
-    if _NAME.fullmatch(name):
-        return []
-    return [f"name must be 1 to 80 of A-Z a-z 0-9 . _ - and begin with a letter or digit; got {name[:80]!r}"]
 
 
 @dataclass(frozen=True)
@@ -222,7 +212,7 @@ class Ledger:
 
 def create(path: Path, head: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> Ledger:
     """Write a plan into a sweep folder, or find the same one there; another one is refused."""
-    faults = check_name(str(head["name"]))
+    faults = check_folder_name(str(head["name"]))
     if faults:
         raise ConfigError(faults[0])
     ledger = Ledger(path)

@@ -20,10 +20,9 @@ from typing import Any
 
 import yaml
 
-from gagar_core.errors import ConfigError, gather
+from gagar_core.errors import ConfigError, check_folder_name, gather
 from sweeps.claims import read_hypotheses
 from sweeps.factors import RESERVED, base_levels, grid, key_of, read_factors, read_words
-from sweeps.ledger import check_name
 from sweeps.words import Word, is_launcher_word, launcher_settings, merge, parse
 
 SPECS = Path(__file__).parent / "specs"
@@ -71,7 +70,7 @@ def load_spec(path: Path) -> SweepSpec:
 
 def read_spec(name: str, content: Mapping[str, Any]) -> SweepSpec:
     """Build a spec from the content of its file."""
-    faults = check_name(name)
+    faults = check_folder_name(name)
     faults += [f"unknown key {key!r}; valid: {', '.join(KEYS)}" for key in content if key not in KEYS]
     faults += [f"key {key} is missing" for key in ("question", "factors", "seeds") if key not in content]
 
@@ -132,7 +131,7 @@ def _read_tiers(value: Any) -> dict[str, dict[str, Any]]:
     if not isinstance(value, dict) or not all(isinstance(entry, dict) and entry for entry in value.values()):
         msg = f"tiers must map names to mappings with some of {', '.join(TIER_KEYS)}; got {value!r}"
         raise ConfigError(msg)
-    faults = [fault for name in value for fault in check_name(str(name))]
+    faults = [fault for name in value for fault in check_folder_name(str(name))]
     faults += [
         f"tier {name}: unknown key {key!r}; valid: {', '.join(TIER_KEYS)}"
         for name, entry in value.items()
@@ -214,7 +213,7 @@ def _take_own(spec: SweepSpec, words: Sequence[Word]) -> tuple[SweepSpec, list[W
         else:
             rest.append(word)
     if spec.name:
-        gather(check_name(spec.name), headline="invalid sweep")
+        gather(check_folder_name(spec.name), headline="invalid sweep")
     return spec, rest
 
 
