@@ -26,6 +26,8 @@ _RATES = (
     "pass_gain",
     "audit_gain",
     "truncated",
+    "pass_at_",
+    "wasted_share",
     "train_pass",
     "train_truncated",
 )
