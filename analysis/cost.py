@@ -6,18 +6,15 @@ every arm that needs it, because that arm could not have been run without it, an
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
+from analysis.artifacts import built_artifacts, needed
 from analysis.data import SweepData
 from analysis.endpoints import FINISHED_ONLY
 from analysis.metrics import PHASES
 from analysis.numbers import mean_number
-from analysis.study import FINISHED, Sweep
-from gagar_core import records
-from gagar_core.errors import RecordsError
+from analysis.study import FINISHED
 
 
 def cost_section(data: SweepData) -> list[dict[str, Any]]:
@@ -61,51 +58,3 @@ def _arm(
 def _artifact(digest: str, built: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     found = built.get(digest, {})
     return {"digest": digest, "kind": found.get("kind", ""), "cpu_s": found.get("cpu_s")}
-
-
-def artifact_seconds(sweep: Sweep) -> dict[str, float]:
-    """run_id -> CPU seconds of the artifacts that it needs, where all are known."""
-    built = built_artifacts(sweep)
-    found = {}
-    for run_id, digests in needed(sweep).items():
-        parts = [built.get(digest, {}).get("cpu_s") for digest in digests]
-        if parts and all(part is not None for part in parts):
-            found[run_id] = float(sum(part for part in parts if part is not None))
-    return found
-
-
-def needed(sweep: Sweep) -> dict[str, list[str]]:
-    """run_id -> digests of the artifacts that the plan says it needs; empty without a plan."""
-    path = sweep.path / "plan.jsonl"
-    if not path.exists():
-        return {}
-    found: dict[str, list[str]] = {}
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            row = json.loads(line)
-            if row.get("kind", "run") == "run":
-                found[str(row["run_id"])] = [str(digest) for digest in row.get("needs") or ()]
-        except (ValueError, KeyError, TypeError, AttributeError):
-            continue  # reported with the plan: analysis.study names every line that cannot be read
-    return found
-
-
-def built_artifacts(sweep: Sweep) -> dict[str, dict[str, Any]]:
-    """digest -> kind and CPU seconds, from ``<root>/artifacts/<kind>/<digest>/done.json``."""
-    found = {}
-    for path in sorted(_done_files(sweep.path.resolve().parent)):
-        try:
-            content = records.read_json(path)
-        except RecordsError:
-            continue  # not built completely: its cost stays unknown, and the arm's number says so
-        seconds = content.get("cpu_s") if isinstance(content, dict) else None
-        known = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-        found[path.parent.name] = {
-            "kind": path.parent.parent.name,
-            "cpu_s": float(seconds) if known and seconds is not None else None,
-        }
-    return found
-
-
-def _done_files(root: Path) -> Iterable[Path]:
-    return root.glob("artifacts/*/*/done.json")

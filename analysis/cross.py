@@ -14,7 +14,7 @@ from analysis.data import SweepData, by_seed, value_at
 from analysis.endpoints import choose_endpoint
 from analysis.factors import settings_of
 from analysis.hypotheses import detectable
-from analysis.metrics import BASE_CURVE, METRICS, Metric
+from analysis.metrics import BASE_CURVE, METRICS, WITHIN_SWEEP, Metric
 from analysis.numbers import difference_number
 from analysis.study import Run
 from gagar_core.errors import InputError
@@ -68,7 +68,11 @@ def cross_section(data: Sequence[SweepData], one: str, other: str) -> dict[str, 
         "against": b.name,
         "settings": differing,
         "note": _note(a, b),
-        "rows": [_row(metric, a, b) for metric in METRICS.values()],
+        "rows": [
+            _row(metric, a, b)
+            for key, metric in METRICS.items()
+            if a.data is b.data or key not in WITHIN_SWEEP
+        ],
     }
 
 

@@ -155,6 +155,8 @@ _TRAJECTORY_RATIOS = {
     "tokens_fail": ("tokens_failing", "n_failing"),
     "test_runs": ("test_runs", "n_test_runs"),
     "truncated": ("truncated", "n_truncated"),
+    "diff_lines_pass": ("diff_lines_passing", "n_diff_passing"),
+    "functions_changed_pass": ("functions_changed_passing", "n_functions_passing"),
     "pass": ("passed", "n"),
 }
 """metric -> numerator and denominator among the sums of ``_sums``."""
@@ -166,6 +168,8 @@ def _sums(rows: pl.LazyFrame) -> pl.LazyFrame:
 
     tokens = pl.col("gen_tokens").cast(pl.Int64) + pl.col("obs_tokens").cast(pl.Int64).fill_null(0)
     passed = pl.col("passed")
+    diff = pl.col("diff_add").cast(pl.Int64) + pl.col("diff_del").cast(pl.Int64)
+    functions = pl.col("functions_changed").cast(pl.Int64)
     return rows.group_by("run_id", "step").agg(
         pl.len().cast(pl.Int64).alias("n"),
         passed.sum().cast(pl.Int64),
@@ -179,6 +183,10 @@ def _sums(rows: pl.LazyFrame) -> pl.LazyFrame:
         pl.col("test_runs").count().cast(pl.Int64).alias("n_test_runs"),
         pl.col("truncated").sum().cast(pl.Int64),
         pl.col("truncated").count().cast(pl.Int64).alias("n_truncated"),
+        diff.filter(passed).sum().alias("diff_lines_passing"),
+        diff.filter(passed).count().cast(pl.Int64).alias("n_diff_passing"),
+        functions.filter(passed).sum().alias("functions_changed_passing"),
+        functions.filter(passed).count().cast(pl.Int64).alias("n_functions_passing"),
     )
 
 

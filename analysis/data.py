@@ -12,6 +12,7 @@ import numpy as np
 
 from analysis.curves import Curve, evaluation_curves, phase_seconds, task_outcomes, training_curves
 from analysis.details import RunDetails, held_out_medians, read_details
+from analysis.efficiency import Grounds, efficiency
 from analysis.endpoints import Endpoint, choose_endpoint
 from analysis.frames import Gap, Tables, open_tables
 from analysis.metrics import BASE_CURVE, PHASES, TRAIN_WINDOW, TRAINING, Metric
@@ -42,6 +43,7 @@ class SweepData:
     unknown: Mapping[str, Sequence[str]]
     signals: Mapping[str, Signals]
     details: Mapping[str, RunDetails]
+    grounds: Grounds
 
     def shared_endpoint(self, metric: Metric, one: str, other: str) -> Endpoint:
         """Where two variants are compared: the same step for both, chosen from the two alone."""
@@ -100,9 +102,10 @@ def read_tables(sweep: Sweep, tables: Tables) -> SweepData:
         for source, base in BASE_CURVE.items()
     }
     signals, medians = read_signals(tables), held_out_medians(tables, ends)
+    grounds, costs = efficiency(sweep, curves["held_out_pass"], signals)
     return SweepData(
         sweep=sweep,
-        curves=curves,
+        curves=curves | costs,
         outcomes=outcomes,
         seconds=phase_seconds(tables, PHASES),
         last_steps=_last_steps(curves[BASE_CURVE[TRAINING]]),
@@ -112,6 +115,7 @@ def read_tables(sweep: Sweep, tables: Tables) -> SweepData:
         unknown=tables.unknown,
         signals=signals,
         details=_details(tables.runs, curves, ends, signals, medians),
+        grounds=grounds,
     )
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from analysis.cost import artifact_seconds
+from analysis.artifacts import artifact_seconds
 from analysis.curves import Curve
 from analysis.data import SweepData
 from analysis.series import summarise
 from analysis.statistics import Floats
-from analysis.step_signals import Signals, cumulative, total_cpu
+from analysis.step_signals import costs_at
 
 AXES = {
     "step": "training steps",
@@ -55,23 +55,6 @@ def _variant(data: SweepData, label: str, artifacts: Mapping[str, float]) -> dic
         if present.any()
     }
     return found
-
-
-def costs_at(signals: Signals | None, steps: Any, start: float = 0.0) -> dict[str, Floats]:
-    """Generated tokens and CPU seconds spent until each of ``steps`` updates was done; NaN if unrecorded."""
-    at = np.asarray(steps, dtype=np.float64)
-    if signals is None or signals["done"].size == 0:
-        return {"tokens": np.where(at == 0, 0.0, np.nan), "cpu_s": np.where(at == 0, start, np.nan)}
-    done = np.append(0.0, signals["done"])
-    position = np.searchsorted(done, at, side="right") - 1
-    cpu = np.append(0.0, np.cumsum(np.nan_to_num(total_cpu(signals)))) + start
-    tokens = np.append(0.0, cumulative(signals, "gen_tokens"))
-    # a step without a record makes a sum a lower bound: better no number
-    nothing = np.full(at.size, np.nan)
-    return {
-        "tokens": tokens[position] if np.isfinite(signals["gen_tokens"]).all() else nothing,
-        "cpu_s": cpu[position] if np.isfinite(total_cpu(signals)).all() else nothing,
-    }
 
 
 def _column_means(table: Floats) -> list[float | None]:

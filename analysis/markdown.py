@@ -12,6 +12,7 @@ from analysis.text import format_number, format_value
 Tree = Mapping[str, Any]
 
 _HEADLINE = ("sft_pass", "held_out_pass", "held_out_audit", "hack_gap", "tokens", "test_runs", "truncated")
+_COMPARED = (*_HEADLINE[1:], "pass_at_tokens", "pass_at_cpu", "wasted_share", "functions_changed_pass")
 
 
 def render_markdown(tree: Tree, figures: Sequence[Sequence[Drawing]], paths: Sequence[Sequence[str]]) -> str:
@@ -50,11 +51,12 @@ def _sweep(tree: Tree, section: Tree) -> list[str]:
         lines += ["### Read with care", ""]
         lines += [f"- {_plain(warning['text'])}" for warning in section["warnings"]] + [""]
     lines += ["### Held-out results", "", table("variants", _HEADLINE), ""]
+    lines += ["### Per generated token and per CPU second", "", table("efficiency"), ""]
     if section["comparisons"]:
         lines += [
             f"### Differences to {_plain(section['baseline'])}",
             "",
-            table("comparisons", _HEADLINE[1:]),
+            table("comparisons", _COMPARED),
             "",
         ]
     lines += ["### Trajectory length", "", table("length"), ""]

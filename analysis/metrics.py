@@ -27,6 +27,12 @@ class Metric:
 
 _PER_STEP = "mean over the valid trajectories of a step; value = mean of the last 10 steps up to the endpoint"
 
+_BETWEEN = "linear between evaluations"
+_CPU = (
+    "CPU seconds of all phases of training, grading and the run's artifacts included (artifacts of no run if "
+    "some are not known), evaluation left out; measured, so they vary with the machine"
+)
+
 METRICS: dict[str, Metric] = {
     metric.key: metric
     for metric in (
@@ -78,6 +84,45 @@ METRICS: dict[str, Metric] = {
             "truncated", "truncation rate", "share", EVALS,
             "share of valid held-out attempts that a limit ended",
         ),
+        Metric(
+            "pass_at_tokens", "pass at equal tokens", "share", EVALS,
+            f"held-out pass when as many tokens had been generated in training as the run of the same seed "
+            f"block that generated fewest did in all; {_BETWEEN}",
+        ),
+        Metric(
+            "pass_at_cpu", "pass at equal CPU", "share", EVALS,
+            f"held-out pass when as many CPU seconds had been spent as the run of the same seed block that "
+            f"spent fewest did in all; {_BETWEEN}; {_CPU}",
+        ),
+        Metric(
+            "tokens_to_level", "tokens to common level", "tokens", EVALS,
+            f"tokens generated in training until held-out pass first reached the lowest of the best values "
+            f"of the runs of the same seed block; {_BETWEEN}",
+        ),
+        Metric(
+            "cpu_to_level", "CPU to common level", "CPU s", EVALS,
+            f"CPU seconds spent until held-out pass first reached the lowest of the best values of the runs "
+            f"of the same seed block; {_BETWEEN}; {_CPU}",
+        ),
+        Metric(
+            "spent_tokens", "tokens spent", "tokens", EVALS,
+            "tokens generated in training up to the endpoint, dropped trajectories included",
+        ),
+        Metric("spent_cpu", "CPU spent", "CPU s", EVALS, f"CPU seconds up to the endpoint; {_CPU}"),
+        Metric(
+            "wasted_share", "wasted tokens", "share", EVALS,
+            "share of the tokens generated in training up to the endpoint whose trajectories were dropped",
+        ),
+        Metric(
+            "diff_lines_pass", "lines changed, passing", "lines", EVALS,
+            "mean lines added + lines deleted against the starter files, over valid held-out attempts that "
+            "pass",
+        ),
+        Metric(
+            "functions_changed_pass", "functions changed, passing", "functions", EVALS,
+            "mean number of top-level functions that differ from the starter files, over valid held-out "
+            "attempts that pass",
+        ),
         Metric("train_pass", "training pass", "share", TRAINING, f"share that passes: {_PER_STEP}"),
         Metric(
             "train_tokens", "training length", "tokens", TRAINING,
@@ -101,6 +146,9 @@ METRICS: dict[str, Metric] = {
         ),
     )
 }  # fmt: skip
+
+WITHIN_SWEEP = ("pass_at_tokens", "pass_at_cpu", "tokens_to_level", "cpu_to_level")
+"""Metrics whose ground depends on the other runs of the sweep: they mean nothing across two sweeps."""
 
 BASE_CURVE = {EVALS: "held_out_pass", TRAINING: "train_pass"}
 """The curve that decides at which step the metrics of a source are read off."""

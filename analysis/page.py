@@ -18,15 +18,13 @@ HEADLINE = (
     "sft_pass", "held_out_pass", "pass_gain", "held_out_audit", "hack_gap",
     "tokens", "tokens_pass", "tokens_fail", "test_runs", "truncated",
 )  # fmt: skip
-COMPARED = (
-    "held_out_pass",
-    "held_out_audit",
-    "tokens",
-    "tokens_pass",
-    "tokens_fail",
-    "test_runs",
-    "truncated",
-)
+COSTS = (
+    "pass_at_tokens", "pass_at_cpu", "tokens_to_level", "cpu_to_level", "spent_tokens", "spent_cpu",
+    "wasted_share",
+)  # fmt: skip
+SCOPE = ("diff_lines_pass", "functions_changed_pass")
+COMPARED = ("held_out_pass", "held_out_audit", "hack_gap", "tokens", "pass_at_tokens", "pass_at_cpu")
+COMPARED_MORE = ("tokens_pass", "tokens_fail", "test_runs", "truncated", *COSTS[2:], *SCOPE)
 TRAINING_TABLE = (
     "train_pass", "train_tokens", "train_tokens_pass", "train_tokens_fail",
     "train_test_runs", "train_truncated",
@@ -58,6 +56,9 @@ def render(tree: Mapping[str, Any], figures: Sequence[Sequence[Drawing]]) -> str
         sizes=SIZES,
         headline=HEADLINE,
         compared=COMPARED,
+        compared_more=COMPARED_MORE,
+        costs=COSTS,
+        scope=SCOPE,
         training=TRAINING_TABLE,
         drawings=drawings,
     )

@@ -4,8 +4,8 @@ HTML, Markdown and figures render this tree and nothing else, so what a reader s
 
     schema_version, title, metrics {key: label, unit, better, formula}, compare (two, or null)
     sweeps [name, question, baseline, plan_digest, n_planned, n_found, n_finished, state, sandbox, runs,
-            variants, verdicts, comparisons, tasks, curves, length, stability, learning, factors, tuning,
-            cost, warnings]
+            variants, verdicts, comparisons, tasks, curves, length, stability, learning, efficiency, factors,
+            tuning, cost, warnings]
 
 A *number* is an object: value, unit, n_used, n_planned, sd, interval {low, high, level, method} or null, why
 (the reason for a missing value or interval), policy (for dead runs), step, runs (the ids it came from).
@@ -22,6 +22,7 @@ from analysis.comparisons import holm
 from analysis.cost import cost_section
 from analysis.cross import cross_section
 from analysis.data import SweepData
+from analysis.efficiency import efficiency_section
 from analysis.factors import factor_section
 from analysis.learning import learning_section
 from analysis.length_section import length_section
@@ -91,6 +92,7 @@ def _sweep(data: SweepData) -> dict[str, Any]:
         "length": length_section(data),
         "stability": stability_section(data),
         "learning": learning_section(data),
+        "efficiency": efficiency_section(data.grounds),
         "factors": factor_section(data),
         "tuning": tuning_section(data),
         "cost": cost_section(data),

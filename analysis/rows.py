@@ -32,6 +32,7 @@ SIZES: dict[str, str] = {
     "diff_add": "lines added",
     "diff_del": "lines deleted",
     "files_changed": "files changed",
+    "functions_changed": "functions changed",
     "program_lines": "program lines",
     "program_nodes": "program size (syntax-tree nodes)",
 }

@@ -13,6 +13,7 @@ from analysis.distributions import t_quantile
 CURVES = (
     "held_out_pass",
     "held_out_audit",
+    "hack_gap",
     "train_pass",
     "train_tokens",
     "train_tokens_pass",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -64,3 +65,20 @@ def total_cpu(signals: Signals) -> Floats:
     phases = np.stack([signals[name] for name in PHASES])
     known = np.isfinite(phases)
     return np.where(known.any(axis=0), np.where(known, phases, 0.0).sum(axis=0), np.nan)
+
+
+def costs_at(signals: Signals | None, steps: Any, start: float = 0.0) -> dict[str, Floats]:
+    """Generated tokens and CPU seconds spent until each of ``steps`` updates was done; NaN if unrecorded."""
+    at = np.asarray(steps, dtype=np.float64)
+    if signals is None or signals["done"].size == 0:
+        return {"tokens": np.where(at == 0, 0.0, np.nan), "cpu_s": np.where(at == 0, start, np.nan)}
+    done = np.append(0.0, signals["done"])
+    position = np.searchsorted(done, at, side="right") - 1
+    cpu = np.append(0.0, np.cumsum(np.nan_to_num(total_cpu(signals)))) + start
+    tokens = np.append(0.0, cumulative(signals, "gen_tokens"))
+    # a step without a record makes a sum a lower bound: better no number
+    nothing = np.full(at.size, np.nan)
+    return {
+        "tokens": tokens[position] if np.isfinite(signals["gen_tokens"]).all() else nothing,
+        "cpu_s": cpu[position] if np.isfinite(total_cpu(signals)).all() else nothing,
+    }

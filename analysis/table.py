@@ -116,6 +116,21 @@ def _runs(tree: Tree, section: Tree, metrics: Sequence[str]) -> Iterable[Row]:
         yield head | state | values
 
 
+_EFFICIENCY = (
+    "held_out_pass", "pass_at_tokens", "pass_at_cpu", "tokens_to_level", "cpu_to_level", "spent_tokens",
+    "spent_cpu", "wasted_share", "diff_lines_pass", "functions_changed_pass",
+)  # fmt: skip
+
+
+def _efficiency(tree: Tree, section: Tree, metrics: Sequence[str]) -> Iterable[Row]:
+    for variant in section["variants"]:
+        numbers = [variant["values"][key] for key in _EFFICIENCY]
+        names = [f"{tree['metrics'][key]['label']}, {tree['metrics'][key]['unit']}" for key in _EFFICIENCY]
+        cells = [format_value(number["value"], number["unit"]) for number in numbers]
+        used = f"{numbers[1]['n_used']}/{numbers[1]['n_planned']}"
+        yield {"variant": variant["label"]} | dict(zip(names, cells, strict=True)) | {"n": used}
+
+
 def _tasks(tree: Tree, section: Tree, metrics: Sequence[str]) -> Iterable[Row]:
     for row in section["tasks"]:
         interval, variance = row["iqm_interval"], row["variance"]
@@ -196,6 +211,7 @@ TABLES: dict[str, Callable[[Tree, Tree, Sequence[str]], Iterable[Row]]] = {
     "variants": _variants,
     "comparisons": _comparisons,
     "verdicts": _verdicts,
+    "efficiency": _efficiency,
     "runs": _runs,
     "tasks": _tasks,
     "length": _length,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 CURVE_FIGURES = {
+    "hack_gap": "Hack gap",
     "train_pass": "Training pass rate",
     "train_test_runs": "Test runs per trajectory",
     "train_truncated": "Truncation rate",
@@ -152,7 +153,10 @@ FIGURES: dict[str, Draw] = {
     "held_out": _plain(held_out),
     "difference_held_out_pass": _forest("held_out_pass"),
     "difference_held_out_audit": _forest("held_out_audit"),
+    "difference_hack_gap": _forest("hack_gap"),
     "difference_tokens": _forest("tokens"),
+    "difference_pass_at_tokens": _forest("pass_at_tokens"),
+    "difference_pass_at_cpu": _forest("pass_at_cpu"),
     "learning": _plain(learning),
     "pareto": _plain(pareto),
     "length_curves": _plain(length_curves),

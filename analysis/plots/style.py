@@ -97,15 +97,25 @@ def _look(i: int, first: int, name: str, few: bool) -> Look:
 
 
 def short_names(labels: Iterable[str], width: int = 24) -> dict[str, str]:
-    """Names that fit a figure; names that would become equal get their number."""
-    labels = list(labels)
-    cut = {label: _middle(label.replace("\n", " "), width) for label in labels}
+    """Names that fit a figure, without the words that all have; ones that would become equal are numbered."""
+    own = _own_words(list(labels))
+    cut = {label: _middle(name, width) for label, name in own.items()}
     taken: dict[str, int] = {}
     for name in cut.values():
         taken[name] = taken.get(name, 0) + 1
     return {
-        label: name if taken[name] == 1 else f"{i + 1}: {_middle(label, width - 4)}"
+        label: name if taken[name] == 1 else f"{i + 1}: {_middle(own[label], width - 4)}"
         for i, (label, name) in enumerate(cut.items())
+    }
+
+
+def _own_words(labels: Sequence[str]) -> dict[str, str]:
+    """Label -> its words that some other label lacks; its first word if there are none."""
+    words = {label: label.split() for label in labels}
+    shared = set.intersection(*map(set, words.values())) if len(words) > 1 else set()
+    return {
+        label: " ".join([word for word in found if word not in shared] or found[:1]) or label[:1]
+        for label, found in words.items()
     }
 
 

@@ -47,6 +47,12 @@ def test_short_names_stay_short_and_different(labels: list[str]) -> None:
     assert len(set(names.values())) == len(labels)
 
 
+def test_short_names_leave_out_what_all_labels_say() -> None:
+    labels = ["gagar tasks=hard", "gagar sampling=refill tasks=hard", "gagar sampling=band tasks=hard"]
+    assert list(short_names(labels).values()) == ["gagar", "sampling=refill", "sampling=band"]
+    assert short_names(["gagar tasks=hard"]) == {"gagar tasks=hard": "gagar tasks=hard"}
+
+
 def test_a_variant_looks_the_same_in_every_figure_and_the_baseline_is_black() -> None:
     found = looks(["grpo", "rloo", "gagar"], "grpo")
     assert found["grpo"].colour == "#000000"
