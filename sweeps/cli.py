@@ -25,7 +25,7 @@ VERBS (`python -m sweeps VERB --help` explains each)
   status    state of every run with its evidence; --json for programs
   wait      return when nobody works on the sweep any more
   logs      log of a run, or of the workers
-  cancel    stop the workers; what is done stays done
+  cancel    stop the workers, or only the selected runs; what is done stays done
   resume    like submit, for a sweep that was planned before
   diff      what differs between two runs: settings, code, environment
   clean     remove what no one needs any more; prints what, removes it with --yes
@@ -41,7 +41,7 @@ WORDS
   tier=NAME        another price of a spec's question (its tiers)
   launcher=local|slurm  launcher.FIELD=V  where workers run     workers=N   runs (or elements) at a time
 
-SELECTING RUNS (status, resume, logs, diff, clean)
+SELECTING RUNS (status, resume, cancel, logs, diff, clean)
   algorithm=gagar seed<3 state=failed trainer.lr>=0.01 'variant=grpo*'     all must hold
   RUN              the beginning of an id, LABEL:SEED, or a label
 """
@@ -184,8 +184,9 @@ def _submit_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--retry",
         default="",
-        metavar="failed",
-        help="also run again what failed by itself (killed and lost runs always are)",
+        metavar="CLASS,...",
+        help="also run again what failed by itself (failed) or was cancelled by name (cancelled); "
+        "what was killed, lost or skipped always is",
     )
 
 
@@ -246,13 +247,22 @@ def _logs(arguments: list[str]) -> int:
 def _cancel(arguments: list[str]) -> int:
     parser = _parser(
         "cancel",
-        "Stop the workers of a sweep; runs in hand are ended, finished ones stay.",
-        "NAME [root=PATH]",
+        "Stop the workers of a sweep; runs in hand are ended, finished ones stay, and resume goes on. With a "
+        "selection stop only those runs, or keep them from beginning: resume leaves them alone, unless with "
+        "--retry cancelled.",
+        "NAME [SELECTION ...] [root=PATH]",
     )
-    ledger = _whole(parser.parse_intermixed_args(arguments).words)
-    from sweeps.submit import cancel
+    ledger, selection = _existing(parser.parse_intermixed_args(arguments).words)
+    from sweeps.cancel import cancel_runs, stop_workers
 
-    number = cancel(look_at(ledger))
+    if selection:
+        done = cancel_runs(look_at(ledger), selection)
+        print(
+            f"{ledger.name}: told {len(done['told'])} running to stop, kept {len(done['withheld'])} from "
+            f"beginning; {len(done['ended'])} had ended"
+        )
+        return 0
+    number = stop_workers(look_at(ledger))
     print(
         f"{ledger.name}: told {number} submissions to stop" if number else f"{ledger.name}: nobody is at work"
     )

@@ -13,7 +13,7 @@ from gagar_core.errors import LaunchError
 from gagar_core.records import read_json
 from sweeps.jobs import WAIT, Job, JobResult, Wait
 from sweeps.ledger import Ledger
-from sweeps.state import Look, look
+from sweeps.state import RETRIED, Look, look
 
 MAX_LOST = 2
 """Times that one submission takes up a line whose worker died: a run may kill its worker, not all of them."""
@@ -41,8 +41,8 @@ class PlanSource:
     """Source over the lines of a plan that have no result yet.
 
     ``submission`` is the nonce that claims carry: what ended within it is not begun again by it. ``retry``
-    may hold ``failed``. ``by`` are further facts for the claims (a Slurm job id). With ``limits`` the
-    submission's own ``only`` and ``max_failures`` are kept to.
+    may hold ``failed`` and ``cancelled``. ``by`` are further facts for the claims (a Slurm job id). With
+    ``limits`` the submission's own ``only`` and ``max_failures`` are kept to.
     """
 
     def __init__(
@@ -121,8 +121,8 @@ class PlanSource:
         ours = found.attempt > 0 and found.submission == self._submission
         if found.state == "lost":
             return not ours or self._taken(folder) < MAX_LOST
-        if found.state == "failed":
-            return not ours and "failed" in self._retry
+        if found.state in RETRIED:
+            return not ours and found.state in self._retry
         return found.state == "todo" or not ours
 
     def _taken(self, folder: Path) -> int:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from experiments.liveness import BEAT_S
 from sweeps.jobs import Job, JobResult, Source, Wait
 from sweeps.process import JobProcess, Perform
+from sweeps.state import CANCEL
 
 _LOOK_S = 0.5
 """Longest time between looks at the stop sign and at what others have built, seconds."""
@@ -24,7 +25,8 @@ class Puller:
 
     ``prepare`` is called once before the first job (a worker that finds nothing to do loads nothing).
     ``stop`` returns "" or the reason to end at once (cancelled, time limit): children are then terminated and
-    their attempts recorded as killed for that reason. ``gpus`` are the visible devices, shared out by slot;
+    their attempts recorded as killed for that reason. A single job is ended likewise when a file in its
+    attempt asks for it (``sweeps.cancel``). ``gpus`` are the visible devices, shared out by slot;
     ``beat`` is called about twice a second. ``grace_s`` is the time that a child has between SIGTERM and
     SIGKILL, to finish its step and write a checkpoint.
     """
@@ -40,6 +42,8 @@ class Puller:
     grace_s: float = 20.0
     say: Callable[[str], None] = print
     _busy: dict[int, JobProcess] = field(default_factory=dict)
+    _ending: dict[int, float] = field(default_factory=dict)
+    """Slots whose job was cancelled, and when it will be killed if it has not ended."""
     _drained: bool = False
     _prepared: bool = False
     _last_beat: float = 0.0
@@ -56,6 +60,7 @@ class Puller:
                 return ended
             self.beat()
             self._beat()
+            self._end_cancelled()
             for slot in self._wait():
                 ended[self._finish(slot).status] += 1
 
@@ -94,7 +99,8 @@ class Puller:
 
     def _finish(self, slot: int) -> JobResult:
         process = self._busy.pop(slot)
-        result = process.finish(self.stop())
+        cancelled = self._ending.pop(slot, None) is not None
+        result = process.finish(self.stop() or ("cancelled" if cancelled else ""))
         self._drained = False
         job = process.job
         self.say(
@@ -109,6 +115,16 @@ class Puller:
             self._last_beat = now
             for process in self._busy.values():
                 process.job.attempt.beat()
+
+    def _end_cancelled(self) -> None:
+        now = time.monotonic()
+        for slot, process in self._busy.items():
+            if slot in self._ending:
+                if now >= self._ending[slot]:
+                    process.terminate(signal.SIGKILL)
+            elif (process.job.attempt.path / CANCEL).exists():
+                self._ending[slot] = now + self.grace_s
+                process.terminate()
 
     def _stop_all(self, reason: str) -> Counter[str]:
         self.say(f"stopping: {reason}")

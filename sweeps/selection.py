@@ -1,8 +1,9 @@
 """Which runs of a sweep are meant: ``algorithm=gagar seed<3 state=failed``, an id, or a label.
 
 A term is ``KEY OP VALUE`` without spaces, OP one of = != < <= > >=, and VALUE a list ``a,b`` for = and !=.
-All terms must hold. Keys: state, seed, variant, algorithm, run, attempt, an axis (its choice), or AXIS.FIELD.
-Texts may hold the wildcards * and ?. A term without OP is the beginning of an id, LABEL:SEED, or a label.
+All terms must hold. Keys: state, seed, variant, algorithm, run, attempt, evidence, an axis (its choice), or
+AXIS.FIELD. Texts may hold the wildcards * and ?. A term without OP is the beginning of an id, LABEL:SEED, or
+a label.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _TERM = re.compile(r"([A-Za-z_][\w.]*)(!=|<=|>=|=|<|>)(.*)", re.DOTALL)
 _ORDER: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
-_OWN = ("state", "seed", "variant", "algorithm", "run", "attempt")
+_OWN = ("state", "seed", "variant", "algorithm", "run", "attempt", "evidence")
 _ABSENT = object()
 
 
@@ -92,6 +93,7 @@ def _own(row: Row) -> dict[str, Any]:
         "algorithm": next((name for name in presets() if name == label.split(" ")[0]), ""),
         "run": row.line.get("run_id", ""),
         "attempt": row.look.attempt,
+        "evidence": row.look.evidence,
     }
 
 

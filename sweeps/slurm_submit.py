@@ -1,4 +1,5 @@
-"""Hands a submission to Slurm through submitit: one job array of workers, and nothing of ours stays behind.
+"""Hands a submission to Slurm through submitit: one job array of workers (several, of one name, where the
+cluster's arrays are too small), and nothing of ours stays behind.
 
 Only one fixed function with two strings is pickled; a pickle that a job wrote is never read. The folder with
 the pickles belongs to the user alone.
@@ -6,12 +7,14 @@ the pickles belongs to the user alone.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +24,7 @@ from sweeps import crash
 from sweeps.launchers import Slurm
 from sweeps.ledger import PRIVATE, Ledger, Submission
 from sweeps.process import THREAD_VARIABLES
-from sweeps.slurm_view import job_name
+from sweeps.slurm_view import job_name, max_array
 from sweeps.worker import work
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -43,12 +46,57 @@ _UNCLEAR = re.compile("timed out|unable to contact|communication|connection", re
 """Words after which a job may have been accepted all the same."""
 
 
+class UnclearError(LaunchError):
+    """sbatch gave no answer that tells whether it took the job."""
+
+
 def start_slurm(ledger: Ledger, submission: Submission, settings: Slurm, elements: int) -> None:
-    """Submit an array of ``elements`` workers; writes ``ack.json``, or ``void.json`` if sbatch refused."""
+    """Submit ``elements`` workers; writes ``ack.json``, or ``void.json`` if sbatch refused."""
+    arrays = arrays_of(elements, settings.parallel, max_array() if elements > 1 else 0)
+    jobs: list[str] = []
+    try:
+        for size, parallel in arrays:
+            jobs.append(_start_array(ledger, submission, replace(settings, parallel=parallel), size))
+            crash.point("job started")
+    except LaunchError as err:
+        if not jobs:
+            if not isinstance(err, UnclearError):
+                publish_once(submission.path / "void.json", to_json({"reason": str(err)}))
+            raise
+        taken = f"{len(jobs)} of {len(arrays)} arrays were taken (jobs {', '.join(jobs)})"
+        msg = f"{taken}, the next one not: {err}"
+        raise LaunchError(msg) from err
+    finally:
+        if jobs:
+            started = sum(size for size, _ in arrays[: len(jobs)])
+            publish_once(
+                submission.path / "ack.json", to_json({"job": jobs[0], "jobs": jobs, "elements": started})
+            )
+    crash.point("ack written")
+
+
+def arrays_of(elements: int, parallel: int, most: int) -> list[tuple[int, int]]:
+    """Sizes of arrays and how many elements of each may run at once, 0 = all.
+
+    No array has more than ``most`` elements (0 = no limit). Together no more than ``parallel`` run at once:
+    each array gets a share. Where that leaves nothing for some arrays these are left out: elements take
+    runs until none is left, so fewer of them do the same work.
+    """
+    if not most or elements <= most:
+        return [(elements, parallel)]
+    number = math.ceil(elements / most)
+    number = min(number, parallel) if parallel else number
+    elements = min(elements, number * most)
+    sizes = [elements // number + (k < elements % number) for k in range(number)]
+    shares = [parallel // number + (k < parallel % number) for k in range(number)]
+    return list(zip(sizes, shares, strict=True))
+
+
+def _start_array(ledger: Ledger, submission: Submission, settings: Slurm, elements: int) -> str:
     import submitit
 
     folder = submission.path / "slurm"
-    folder.mkdir(mode=PRIVATE)
+    folder.mkdir(mode=PRIVATE, exist_ok=True)
     check_private(submission.path)
     executor = submitit.SlurmExecutor(folder=folder, max_num_timeout=0, python=settings.python or None)
     name, copy = job_name(ledger, submission), code_folder(ledger, submission)
@@ -58,16 +106,19 @@ def start_slurm(ledger: Ledger, submission: Submission, settings: Slurm, element
         with _outside_of_jobs():
             jobs = executor.map_array(work, *arguments)
     except (submitit.core.utils.FailedJobError, submitit.core.utils.FailedSubmissionError) as err:
-        raise _refused(submission, str(err)) from err
-    job = str(jobs[0].job_id).split("_")[0]
-    crash.point("job started")
-    publish_once(submission.path / "ack.json", to_json({"job": job, "elements": elements}))
-    crash.point("ack written")
+        raise _refused(str(err)) from err
+    return str(jobs[0].job_id).split("_")[0]
 
 
 def render(folder: Path, settings: Slurm, elements: int) -> str:
-    """The script that a submission would hand to sbatch now; NONCE stands for what it would draw."""
+    """The script that a submission would hand to sbatch now; NONCE stands for what it would draw.
+
+    Of several arrays it is the first one's; a last line tells of the others.
+    """
     import submitit.slurm.slurm as slurm
+
+    (elements, parallel), *more = arrays_of(elements, settings.parallel, max_array() if elements > 1 else 0)
+    settings = replace(settings, parallel=parallel)
 
     submission = Submission(folder / "submissions" / "NONCE")
     logs = submission.path / "slurm"
@@ -75,7 +126,9 @@ def render(folder: Path, settings: Slurm, elements: int) -> str:
     python = settings.python or shlex.quote(sys.executable)
     command = f"{python} -u -m submitit.core._submit {shlex.quote(str(logs))}"
     number = elements if elements > 1 else None
-    return str(slurm._make_sbatch_string(command=command, folder=logs, map_count=number, **parameters))
+    script = str(slurm._make_sbatch_string(command=command, folder=logs, map_count=number, **parameters))
+    others = ", ".join(f"0-{size - 1}%{share or size}" for size, share in more)
+    return script + (f"\n# and the same for --array={others}\n" if others else "")
 
 
 def code_folder(ledger: Ledger, submission: Submission) -> Path:
@@ -123,14 +176,13 @@ def check_private(folder: Path) -> None:
         raise LaunchError(msg)
 
 
-def _refused(submission: Submission, text: str) -> LaunchError:
+def _refused(text: str) -> LaunchError:
     text = text.strip() or "sbatch gave no reason"
     if _UNCLEAR.search(text):
-        return LaunchError(
+        return UnclearError(
             f"sbatch did not answer clearly: {text}\nThe job may have been accepted all the same: look with "
             "`python -m sweeps status` in a minute, then submit again (a job too many finds nothing to do)"
         )
-    publish_once(submission.path / "void.json", to_json({"reason": text}))
     advice = next((setting for words, setting in _ADVICE if re.search(words, text, re.IGNORECASE)), "")
     hint = f"\nChange {advice}" if advice else "\n`python -m sweeps doctor` shows what this cluster offers"
     return LaunchError(f"sbatch refused: {text}{hint}")

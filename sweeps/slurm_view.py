@@ -149,6 +149,15 @@ def check_slurm() -> None:
         raise LaunchError(msg)
 
 
+def max_array() -> int:
+    """Most elements of one array that this cluster takes; 0 if that is not known."""
+    for line in ask(["scontrol", "show", "config"]).lines:
+        key, _, value = line.partition("=")
+        if key.strip() == "MaxArraySize" and value.strip().isdecimal():
+            return max(1, int(value) - 1)  # the limit is on the index, and sites count it from 0 or from 1
+    return 0
+
+
 def cancel_job(name: str) -> None:
     """Cancel a submission's array, by name: that works also where its number was never learnt."""
     done = subprocess.run(["scancel", f"--name={name}"], capture_output=True, text=True, check=False)
@@ -157,4 +166,4 @@ def cancel_job(name: str) -> None:
         raise LaunchError(msg)
 
 
-__all__ = ["Answer", "SlurmView", "ask", "cancel_job", "check_slurm", "job_name", "view_of"]
+__all__ = ["Answer", "SlurmView", "ask", "cancel_job", "check_slurm", "job_name", "max_array", "view_of"]

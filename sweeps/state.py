@@ -6,6 +6,7 @@ running   the newest attempt's owner lives (process, scheduler, or a fresh sign 
 failed    the newest attempt ended by itself without a result: the same would happen again
 killed    the newest attempt was ended from outside (signal, memory, time limit, cancel)
 lost      the newest attempt's owner is gone without a word
+cancelled it was ended, or kept from beginning, by a cancel that named it
 pending   not begun, and a submission that will take it is alive
 blocked   an artifact that it needs could not be built
 skipped   not begun, because too many others failed (``--max-failures``)
@@ -24,10 +25,19 @@ from typing import Any
 from experiments.liveness import STALE_S, age, alive
 from gagar_core.records import RunFolder, read_json
 
-STATES = ("done", "running", "pending", "todo", "killed", "lost", "blocked", "skipped", "failed")
+STATES = ("done", "running", "pending", "todo", "killed", "lost", "cancelled", "blocked", "skipped", "failed")
 
 MISSING = ("todo", "killed", "lost", "skipped")
-"""What a second ``submit`` does by itself; ``failed`` and ``blocked`` only with ``--retry failed``."""
+"""What a second ``submit`` does by itself."""
+
+RETRIED = ("failed", "cancelled")
+"""What it does only with ``--retry``; ``failed`` stands for what a failed artifact has blocked as well."""
+
+RETRY_WORDS = (*RETRIED, "killed", "lost", "skipped")
+"""Words for ``--retry``; the last three are done anyway."""
+
+CANCEL = "cancel.json"
+"""In the folder of an attempt: somebody wants this run, and no other, to end."""
 
 Verdict = tuple[str, str]
 """Name of a state and the evidence for it."""
@@ -62,6 +72,8 @@ def look(folder: Path, now: float, scheduler: Scheduler | None = None) -> Look:
     path = folder / "attempts" / str(number)
     claim = read_json(path / "claim.json")
     state, evidence = _ended(path) or _owner_state(path, claim, now, scheduler)
+    if state in ("killed", "lost") and (path / CANCEL).exists():
+        state = "cancelled"
     return Look(state, evidence, number, str(claim.get("submission", "")))
 
 

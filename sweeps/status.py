@@ -256,6 +256,8 @@ def _advice(status: Status) -> list[str]:
     lines = []
     if any(counts.get(state) for state in ("todo", "killed", "lost", "skipped")):
         lines.append(f"`python -m sweeps resume {name}` runs what is missing")
+    if counts.get("cancelled"):
+        lines.append(f"`resume {name} --retry cancelled` runs what was cancelled by name")
     if counts.get("failed") or counts.get("blocked"):
         lines.append(
             f"`python -m sweeps logs {name} RUN` shows why a run failed; `resume {name} --retry failed`"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,14 +13,14 @@ from typing import Any
 
 from experiments import code
 from experiments.attempts import Attempt
-from experiments.liveness import alive, whoami
+from experiments.liveness import whoami
 from gagar_core.errors import LaunchError
-from gagar_core.records import publish_once, read_json, to_json
+from gagar_core.records import publish_once, to_json
 from sweeps import crash
 from sweeps.launchers import Local
 from sweeps.ledger import Ledger, Submission
 from sweeps.process import THREAD_VARIABLES
-from sweeps.slurm_view import cancel_job, check_slurm, job_name
+from sweeps.slurm_view import check_slurm
 from sweeps.state import MISSING
 from sweeps.status import Status
 
@@ -31,7 +30,7 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 
 def missing(status: Status, retry: Sequence[str] = ()) -> list[str]:
     """Run ids that a submission would take up now."""
-    wanted = {*MISSING, *(("failed", "blocked") if "failed" in retry else ())}
+    wanted = {*MISSING, *retry, *(("blocked",) if "failed" in retry else ())}
     return [row.line["run_id"] for row in status.runs if row.state in wanted]
 
 
@@ -132,16 +131,3 @@ def start_local(ledger: Ledger, submission: Submission) -> None:
     publish_once(submission.path / "ack.json", to_json(whoami(worker.pid)))
     crash.point("ack written")
     worker.returncode = 0  # it is not ours to wait for, so no warning when this object goes
-
-
-def cancel(status: Status) -> int:
-    """Tell every live submission to stop; return how many there were."""
-    for submission in status.live:
-        submission.cancel()
-        for path in submission.path.glob("worker-*.json"):
-            owner = read_json(path)
-            if alive(owner):
-                os.kill(owner["pid"], signal.SIGTERM)  # it would see the file anyway; this is quicker
-        if submission.intent["launcher"]["kind"] == "slurm":
-            cancel_job(job_name(status.ledger, submission))
-    return len(status.live)

@@ -13,6 +13,7 @@ from sweeps.ledger import Ledger
 from sweeps.plan import Plan, build_plan
 from sweeps.selection import select
 from sweeps.spec import find_spec, from_words, load_spec, with_words
+from sweeps.state import RETRY_WORDS
 from sweeps.status import Row, Status, Watcher, look_at, summary, table
 from sweeps.submit import missing, submit
 from sweeps.words import is_launcher_word, launcher_settings, merge
@@ -56,7 +57,7 @@ def resumed(ledger: Ledger, words: Sequence[str]) -> Any:
 def check_options(options: argparse.Namespace) -> list[str]:
     """What is to be retried; raises on faulty options, to be asked before a plan is written."""
     retry = [word for word in options.retry.split(",") if word]
-    faults = [fault for word in retry for fault in check_choice("--retry", word, ["failed"])]
+    faults = [fault for word in retry for fault in check_choice("--retry", word, RETRY_WORDS)]
     faults += check_range("--max-failures", options.max_failures, 0)
     gather(faults, headline="cannot submit")
     return retry

@@ -17,7 +17,7 @@ from gagar_core.errors import LaunchError
 from sweeps.launchers import Slurm
 from sweeps.ledger import Ledger
 from sweeps.plan_source import config_of
-from sweeps.slurm_submit import check_private, sbatch_parameters
+from sweeps.slurm_submit import arrays_of, check_private, sbatch_parameters
 from sweeps.slurm_view import Answer, SlurmView
 from sweeps.status import status_of, to_json_data
 
@@ -37,7 +37,7 @@ class Stubs:
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
         self.folder = folder
-        for name in ("sbatch", "srun", "squeue", "sacct", "scancel"):
+        for name in ("sbatch", "srun", "squeue", "sacct", "scancel", "scontrol"):
             path = folder / name
             path.write_text(STUB)
             path.chmod(0o755)
@@ -84,7 +84,7 @@ def test_an_array_of_200_costs_one_sbatch_and_a_status_one_squeue_and_one_sacct(
     assert "Slurm job 4242" in done.stdout
     calls = stubs.calls()
     assert names(calls).count("sbatch") == 1
-    assert set(names(calls)) <= {"sbatch", "squeue", "sacct"}
+    assert set(names(calls)) <= {"sbatch", "squeue", "sacct", "scontrol"}
     assert "#SBATCH --array=0-199%16" in (stubs.folder / "script").read_text()
 
     ledger = Ledger(tmp_path / "big")
@@ -104,6 +104,54 @@ def test_an_array_of_200_costs_one_sbatch_and_a_status_one_squeue_and_one_sacct(
     assert data["runs"][0]["evidence"] == f"Slurm job 4242_{gone[0]} OUT_OF_MEMORY 0:125"
     done = stubs.sweeps("cancel", "big", f"root={tmp_path}")
     assert [call for call in stubs.calls() if call.startswith("scancel")] == [f"scancel --name={job}"]
+
+
+LIMIT = "SlurmctldPort           = 6817\nMaxArraySize            = 101\nMaxJobCount = 10000\n"
+
+
+def test_more_elements_than_an_array_takes_are_several_arrays(stubs: Stubs, tmp_path: Path) -> None:
+    stubs.answer("scontrol", LIMIT)
+    words = ("algorithm=grpo", "seed=range(250)", "tracking=none", "name=wide", f"root={tmp_path}")
+    launcher = ("launcher=slurm", "workers=250", "launcher.parallel=20")
+    shown = stubs.sweeps("submit", *words, *launcher, "--dry-run").stdout
+    assert "--array=0-83%7" in shown
+    assert "# and the same for --array=0-82%7, 0-82%6" in shown
+    assert set(names(stubs.calls())) <= {"scontrol"}
+    done = stubs.sweeps("submit", *words, *launcher)
+    assert done.returncode == 0, done.stderr
+    assert names(stubs.calls()).count("sbatch") == 3
+    (submission,) = Ledger(tmp_path / "wide").submissions()
+    assert submission.ack == {"job": "4242", "jobs": ["4242"] * 3, "elements": 250}
+    scripts = [path.read_text() for path in (submission.path / "slurm").glob("*.sh")]
+    assert f"--job-name=wide-{submission.nonce}" in scripts[0]  # one name: squeue and scancel go by it
+
+
+@pytest.mark.parametrize(
+    ("elements", "parallel", "most", "expected"),
+    [
+        (250, 20, 100, [(84, 7), (83, 7), (83, 6)]),
+        (100, 20, 100, [(100, 20)]),
+        (101, 0, 100, [(51, 0), (50, 0)]),
+        (250, 2, 100, [(100, 1), (100, 1)]),
+        (250, 1, 100, [(100, 1)]),
+        (9, 4, 0, [(9, 4)]),
+    ],
+)
+def test_shares_of_arrays(elements: int, parallel: int, most: int, expected: list[tuple[int, int]]) -> None:
+    assert arrays_of(elements, parallel, most) == expected
+
+
+def test_a_second_array_that_is_refused_leaves_the_first_at_work(stubs: Stubs, tmp_path: Path) -> None:
+    stubs.answer("scontrol", LIMIT)
+    refuse = '[ "$name" = sbatch ] && [ $(grep -c ^sbatch "$here/calls") -gt 1 ] && exit 1\n'
+    sbatch = stubs.folder / "sbatch"
+    sbatch.write_text(STUB.replace('cat "$here/$name.out', refuse + 'cat "$here/$name.out', 1))
+    words = ("algorithm=grpo", "seed=range(150)", "name=half", f"root={tmp_path}", "workers=150")
+    done = stubs.sweeps("submit", *words, "launcher=slurm")
+    assert done.returncode == 2
+    assert "1 of 2 arrays were taken (jobs 4242)" in done.stderr
+    (submission,) = Ledger(tmp_path / "half").submissions()
+    assert (submission.void, submission.ack["elements"]) == ({}, 75)
 
 
 def test_no_more_elements_than_runs_and_any_option_of_sbatch(stubs: Stubs, tmp_path: Path) -> None:

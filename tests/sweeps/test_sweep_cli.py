@@ -122,7 +122,10 @@ def test_workers_survive_the_shell_and_cancel_stops_them(tmp_path: Path) -> None
         (["submit", "algorithm=grpo", "seed=-1"], "got [-1]"),
         (["submit", "algorithm=grpo", "launcher=slrum"], "choose one of local, slurm"),
         (["submit", "algorithm=grpo", "root=/proc/nowhere"], "give another root="),
-        (["submit", "algorithm=grpo", "--retry", "done"], "--retry must be one of failed; got 'done'"),
+        (
+            ["submit", "algorithm=grpo", "--retry", "done"],
+            "--retry must be one of cancelled, failed, killed, lost, skipped; got 'done'",
+        ),
     ],
 )
 def test_bad_input_is_one_message_and_a_non_zero_exit(words: list[str], says: str, tmp_path: Path) -> None:

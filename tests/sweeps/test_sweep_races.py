@@ -1,4 +1,4 @@
-"""Two resumers interleaved operation by operation, on a fake clock and in fake places: one result per run."""
+"""Two resumers (and a canceller) interleaved operation by operation, on a fake clock and in fake places."""
 
 from __future__ import annotations
 
@@ -21,9 +21,12 @@ from plans import write_plan
 
 from experiments.attempts import Attempt
 from gagar_core.records import publish_once, read_json, to_json
+from sweeps.cancel import _cancel_run
 from sweeps.jobs import WAIT, Job, JobResult
 from sweeps.ledger import Ledger
 from sweeps.plan_source import PlanSource
+from sweeps.state import look
+from sweeps.status import Row
 
 PATIENCE_S = 60.0
 """For a hand-over between threads; only a deadlock takes as long."""
@@ -146,6 +149,7 @@ def faked(world: World) -> Iterator[None]:
     patches += [
         patch("os.fsync", lambda descriptor: None),
         patch("experiments.attempts.whoami", who),
+        patch("sweeps.cancel.whoami", who),
         patch("sweeps.state.alive", world.alive),
         patch("sweeps.state.age", world.age),
         patch("sweeps.plan_source.age", world.age),
@@ -212,29 +216,47 @@ def execute(world: World, actor: Actor, job: Job) -> bool:
     return True
 
 
+def cancel(world: World, ledger: Ledger) -> str:
+    """Look at a run, as it is at some moment, and cancel it."""
+    line = ledger.runs[0]
+    folder = ledger.folder_of(line)
+    row = Row(line, folder, look(folder, world.now))
+    world.turn()
+    return _cancel_run(ledger, row)
+
+
 FATES = st.lists(st.sampled_from(["ok", "pause", "die"]), max_size=3)
 
 
-@given(
-    schedule=st.integers(0, 2**32),
-    fates=st.tuples(FATES, FATES),
-    same_host=st.booleans(),
-)
-@settings(max_examples=40, deadline=None)
-def test_two_resumers_never_give_a_run_two_results(
-    schedule: int, fates: tuple[list[str], list[str]], same_host: bool
-) -> None:
+@contextmanager
+def planned() -> Iterator[Ledger]:
+    """Two runs whose artifact is there, in a folder of their own."""
     folder = Path(tempfile.mkdtemp())
     try:
         ledger = write_plan(folder, seeds=[0])
         for line in ledger.artifacts:
             ledger.artifact_folder(line).mkdir(parents=True)
             (ledger.artifact_folder(line) / "done.json").write_text("{}")
+        yield ledger
+    finally:
+        shutil.rmtree(folder)
+
+
+def actors(fates: tuple[list[str], list[str]], same_host: bool) -> list[Actor]:
+    """Two resumers, on one host or on two."""
+    hosts = ("a", "a" if same_host else "b")
+    return [Actor(f"first {i}", hosts[i], list(fates[i])) for i in range(2)]
+
+
+@given(schedule=st.integers(0, 2**32), fates=st.tuples(FATES, FATES), same_host=st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_two_resumers_never_give_a_run_two_results(
+    schedule: int, fates: tuple[list[str], list[str]], same_host: bool
+) -> None:
+    with planned() as ledger:
         world = World(schedule)
-        hosts = ("a", "a" if same_host else "b")
         with faked(world):
-            pair = [Actor(f"first {i}", hosts[i], list(fates[i])) for i in range(2)]
-            world.run(pair, lambda actor: resumer(world, ledger, actor))
+            world.run(actors(fates, same_host), lambda actor: resumer(world, ledger, actor))
             world.advance(SLOW)
             world.run([Actor("last", "c", [])], lambda actor: resumer(world, ledger, actor))
         event(f"mishaps {sum(world.mishaps.values())}")
@@ -244,5 +266,34 @@ def test_two_resumers_never_give_a_run_two_results(
             assert world.executions[line["run_id"]] <= 1 + world.mishaps[line["run_id"]]
             claims = [read_json(path) for path in (run / "attempts").glob("[0-9]*/claim.json")]
             assert len(claims) == world.executions[line["run_id"]]
-    finally:
-        shutil.rmtree(folder)
+
+
+@given(schedule=st.integers(0, 2**32), fates=st.tuples(FATES, FATES), same_host=st.booleans())
+@settings(max_examples=20, deadline=None)
+def test_a_cancelled_run_has_its_result_or_stays_cancelled(
+    schedule: int, fates: tuple[list[str], list[str]], same_host: bool
+) -> None:
+    with planned() as ledger:
+        world = World(schedule)
+        answers: list[str] = []
+
+        def body(actor: Actor) -> None:
+            if actor.name == "canceller":
+                answers.append(cancel(world, ledger))
+            else:
+                resumer(world, ledger, actor)
+
+        with faked(world):
+            world.run([*actors(fates, same_host), Actor("canceller", "d", [])], body)
+            world.advance(SLOW)
+            world.run([Actor("last", "c", [])], body)
+            cancelled, other = (ledger.run_folder(line["run_id"]) for line in ledger.runs)
+            found = look(cancelled, world.now)
+        event(answers[0])
+        assert (other / "result.json").exists()
+        assert (cancelled / "result.json").exists() or found.state == "cancelled"
+        assert (cancelled in world.results) == (cancelled / "result.json").exists()
+        claims = list((cancelled / "attempts").glob("[0-9]*/claim.json"))
+        withheld = sum(1 for path in claims if "command" in read_json(path))
+        assert len(claims) == world.executions[cancelled.name] + withheld
+        assert answers[0] != "withheld" or withheld == 1
