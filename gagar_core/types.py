@@ -124,11 +124,20 @@ class Trajectory:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The trajectories of one task in one step."""
+    """The trajectories of one task in one step; outcomes are counted once, when the group is made."""
 
     id: int
     task: Task
     trajectories: tuple[Trajectory, ...]
+    num_valid: int = field(init=False, repr=False, compare=False)
+    """Trajectories without an infrastructure failure."""
+    num_passing: int = field(init=False, repr=False, compare=False)
+    """Those of them that pass the reward tests."""
+
+    def __post_init__(self) -> None:
+        verdicts = [trajectory.verdict for trajectory in self.trajectories]
+        object.__setattr__(self, "num_valid", len(verdicts) - verdicts.count("infra"))
+        object.__setattr__(self, "num_passing", verdicts.count("pass"))
 
     @property
     def passing(self) -> tuple[int, ...]:
@@ -138,8 +147,7 @@ class Group:
     @property
     def mixed(self) -> bool:
         """Whether valid trajectories both pass and fail."""
-        valid = [t.passed for t in self.trajectories if t.valid]
-        return any(valid) and not all(valid)
+        return 0 < self.num_passing < self.num_valid
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from gagar_core.errors import ConfigError, check_range, gather
 from gagar_core.protocols import Floats, SamplingRound
-from gagar_core.sampling.outcome import BudgetSampling, tally
+from gagar_core.sampling.outcome import BudgetSampling
 from gagar_core.types import Group, Task
+
+_UNSEEN = (0.0, 0.0)
+"""Passed and failed trajectories of a task that has not been rolled out."""
 
 
 @dataclass(kw_only=True)
@@ -69,7 +73,7 @@ class AdaptiveGroup(BudgetSampling):
 
     def observe(self, groups: Sequence[Group], state: Mapping[str, Any]) -> dict[str, Any]:
         """Move the running mean towards this step's disagreement."""
-        counts = [(n, k) for n, k in map(tally, groups) if n >= 2]
+        counts = [(group.num_valid, group.num_passing) for group in groups if group.num_valid >= 2]
         if not counts:
             return dict(state)
         now = sum(2 * k * (n - k) / (n * (n - 1)) for n, k in counts) / len(counts)
@@ -103,8 +107,8 @@ class Curriculum(BudgetSampling):
         )
 
     def start(self) -> dict[str, Any]:
-        """No task has been seen."""
-        return {"passed": {}, "failed": {}}
+        """No task has been seen: ``outcomes`` maps a task to its discounted [passed, failed] trajectories."""
+        return {"outcomes": {}}
 
     def request(self, seen: SamplingRound) -> list[tuple[Task, int]]:
         """Distinct tasks drawn by weight (exponential keys, doi 10.1016/j.ipl.2005.11.003)."""
@@ -119,19 +123,20 @@ class Curriculum(BudgetSampling):
 
     def rates(self, tasks: Sequence[Task], state: Mapping[str, Any]) -> Floats:
         """Estimated pass rate of each task (T,), in [0, 1]."""
-        ids = [task.id for task in tasks]
-        passed = np.array([state["passed"].get(name, 0.0) for name in ids])
-        failed = np.array([state["failed"].get(name, 0.0) for name in ids])
+        known = state["outcomes"]
+        pairs = chain.from_iterable([known.get(task.id, _UNSEEN) for task in tasks])
+        passed, failed = np.fromiter(pairs, np.float64, 2 * len(tasks)).reshape(-1, 2).T
         expected = 1.0 - np.array([task.difficulty for task in tasks])
         rates: Floats = (passed + self.prior * expected) / (passed + failed + self.prior)
         return rates
 
     def observe(self, groups: Sequence[Group], state: Mapping[str, Any]) -> dict[str, Any]:
         """Count the outcomes of this step's tasks."""
-        passed, failed = dict(state["passed"]), dict(state["failed"])
+        known = dict(state["outcomes"])
         for group in groups:
-            valid, passing = tally(group)
-            name = group.task.id
-            passed[name] = self.memory * passed.get(name, 0.0) + passing
-            failed[name] = self.memory * failed.get(name, 0.0) + valid - passing
-        return {"passed": passed, "failed": failed}
+            passed, failed = known.get(group.task.id, _UNSEEN)
+            known[group.task.id] = [
+                self.memory * passed + group.num_passing,
+                self.memory * failed + group.num_valid - group.num_passing,
+            ]
+        return {"outcomes": known}

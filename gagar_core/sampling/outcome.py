@@ -13,20 +13,13 @@ REASONS = ("", "all_pass", "all_fail", "too_few_valid", "too_easy", "too_hard", 
 """Why a group is dropped; "" = it is trained on."""
 
 
-def tally(group: Group) -> tuple[int, int]:
-    """(valid trajectories, those of them that pass)."""
-    verdicts = [trajectory.verdict for trajectory in group.trajectories]
-    return len(verdicts) - verdicts.count("infra"), verdicts.count("pass")
-
-
 def outcome(group: Group) -> str:
     """mixed, all_pass, all_fail, or too_few_valid (under two valid trajectories)."""
-    valid, passing = tally(group)
-    if valid < 2:
+    if group.num_valid < 2:
         return "too_few_valid"
-    if passing == valid:
+    if group.num_passing == group.num_valid:
         return "all_pass"
-    return "mixed" if passing else "all_fail"
+    return "mixed" if group.num_passing else "all_fail"
 
 
 @dataclass(kw_only=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gagar_core.errors import ConfigError, check_range, gather
 from gagar_core.protocols import SamplingRound
-from gagar_core.sampling.outcome import BudgetSampling, outcome, tally
+from gagar_core.sampling.outcome import BudgetSampling, outcome
 from gagar_core.types import Group, Task
 
 
@@ -84,7 +84,7 @@ class Band(BudgetSampling):
 
     def select(self, groups: Sequence[Group], wanted: int) -> list[str]:
         """Per group "" to keep it, or the reason why it is dropped."""
-        return [self._reason(*tally(group)) for group in groups]
+        return [self._reason(group.num_valid, group.num_passing) for group in groups]
 
     def _reason(self, valid: int, passing: int) -> str:
         if valid < 2:

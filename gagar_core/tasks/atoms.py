@@ -69,8 +69,14 @@ class Composition:
 
     def __call__(self, xs: list[int]) -> int:
         """The value on a list of integers."""
-        chosen = [MAPS[self.map].run(x) for x in xs if FILTERS[self.filter].run(x)]
+        chosen = self.choose(self.filter, self.map, xs)
         return POSTS[self.post].run(REDUCES[self.reduce].run(chosen))
+
+    @staticmethod
+    def choose(filter_: str, map_: str, xs: list[int]) -> list[int]:
+        """What is reduced: the numbers that pass the filter, mapped."""
+        keep, change = FILTERS[filter_].run, MAPS[map_].run
+        return [change(x) for x in xs if keep(x)]
 
     @property
     def spec(self) -> tuple[str, ...]:

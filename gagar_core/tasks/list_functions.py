@@ -152,6 +152,11 @@ def distinct_compositions() -> tuple[Composition, ...]:
     """
     rng = stream(0, "probe")
     probe = [draw_list(rng)[0] for _ in range(200)]
+    # parts are shared: 48 choices of numbers and 336 reductions of them make 2,016 compositions
+    chosen = {(f, m): [Composition.choose(f, m, xs) for xs in probe] for f in FILTERS for m in MAPS}
+    reduced = {
+        (r, f, m): [REDUCES[r].run(ys) for ys in lists] for r in REDUCES for (f, m), lists in chosen.items()
+    }
     seen: dict[tuple[int, ...], Composition] = {}
     # shortest spelling first: fewer working parts is the simpler name of a function
     everything = sorted(
@@ -159,5 +164,6 @@ def distinct_compositions() -> tuple[Composition, ...]:
         key=lambda composition: composition.difficulty,
     )
     for composition in everything:
-        seen.setdefault(tuple(composition(xs) for xs in probe), composition)
+        values = reduced[composition.reduce, composition.filter, composition.map]
+        seen.setdefault(tuple(map(POSTS[composition.post].run, values)), composition)
     return tuple(seen.values())

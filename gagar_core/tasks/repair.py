@@ -39,17 +39,14 @@ class Repair(ListFunctions):
     def load(self) -> Suite:
         """Generate the suite; the same fields give the same tasks and tests on every machine."""
         rng = stream(self.suite_seed, "suite", "repair")
-        pool = [c for c in distinct_compositions() if self._faulty(c) is not None]
-        chosen = draw_compositions(rng, pool, self.train_tasks + self.held_out_tasks, self.sft_tasks)
-        tasks = [self._repair_task(composition) for composition in chosen]
+        found = {c: faulty for c in distinct_compositions() if (faulty := self._faulty(c)) is not None}
+        chosen = draw_compositions(rng, list(found), self.train_tasks + self.held_out_tasks, self.sft_tasks)
+        tasks = [self._repair_task(composition, *found[composition]) for composition in chosen]
         train = tuple(tasks[: self.train_tasks])
         return Suite("repair", train[: self.sft_tasks], train, tuple(tasks[self.train_tasks :]))
 
-    def _repair_task(self, composition: Composition) -> Task:
+    def _repair_task(self, composition: Composition, wrong: Composition, lines: list[str]) -> Task:
         plain = self.list_task(composition)
-        found = self._faulty(composition)
-        assert found is not None
-        wrong, lines = found
         rng = stream(self.suite_seed, "fault", plain.id)
         shown = _telling_case(composition, wrong, rng)
         assert shown is not None

@@ -20,10 +20,12 @@ class TaskFeed:
 
     def at(self, step: int) -> list[Task]:
         """The tasks of one step, ``per_step`` of them."""
-        first, size = step * self.per_step, len(self.tasks)
-        positions = range(first, first + self.per_step)
-        orders = {epoch: self._order(epoch) for epoch in {position // size for position in positions}}
-        return [self.tasks[int(orders[position // size][position % size])] for position in positions]
+        epoch, first = divmod(step * self.per_step, len(self.tasks))
+        order: list[int] = []
+        while len(order) < first + self.per_step:
+            order += self._order(epoch).tolist()
+            epoch += 1
+        return [self.tasks[i] for i in order[first : first + self.per_step]]
 
     def extra(self, step: int, first: int, count: int) -> list[Task]:
         """``count`` entries from ``first`` on of a shuffled list of the tasks that are not in ``at(step)``.
@@ -33,8 +35,8 @@ class TaskFeed:
         if count <= 0:
             return []
         known = {task.id for task in self.at(step)}
-        order = self.stream(step, "extra tasks").permutation(len(self.tasks))
-        others = [self.tasks[int(i)] for i in order if self.tasks[int(i)].id not in known]
+        order = self.stream(step, "extra tasks").permutation(len(self.tasks)).tolist()
+        others = [self.tasks[i] for i in order if self.tasks[i].id not in known]
         return others[first : first + count]
 
     def stream(self, step: int, name: str) -> np.random.Generator:

@@ -8,7 +8,7 @@ import pytest
 
 from gagar_core.errors import ConfigError
 from gagar_core.sampling.adaptive import AdaptiveGroup, Curriculum
-from gagar_core.sampling.outcome import KeepAll, MixedOnly, tally
+from gagar_core.sampling.outcome import KeepAll, MixedOnly
 from gagar_core.sampling.refill import Refill
 from gagar_core.sampling.shares import Anchors, Band
 from tests.sampling.coin import group
@@ -19,7 +19,7 @@ PLAIN = ["", "all_pass", "all_fail", "too_few_valid", "", "all_pass"]
 
 
 def test_valid_and_passing_trajectories_are_counted() -> None:
-    assert [tally(g) for g in GROUPS] == [(2, 1), (2, 2), (2, 0), (1, 1), (2, 1), (2, 2)]
+    assert [(g.num_valid, g.num_passing) for g in GROUPS] == [(2, 1), (2, 2), (2, 0), (1, 1), (2, 1), (2, 2)]
 
 
 @pytest.mark.parametrize("policy", [MixedOnly(), Refill(), AdaptiveGroup(), Curriculum()])
