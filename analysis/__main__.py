@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from gagar_core.errors import GagarError
+from gagar_core.errors import GagarError, until_reader_leaves
 
 OK, FAULT, NOTHING_FINISHED = 0, 2, 3
 
@@ -217,19 +216,15 @@ def _calibrate(options: argparse.Namespace) -> int:
     return OK
 
 
+@until_reader_leaves()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; an error that a user can act on is one message and status 2."""
     options = parser().parse_args(arguments)
     try:
         status: int = options.run(options)
-        sys.stdout.flush()
     except GagarError as err:
         print(f"error: {err}", file=sys.stderr)
         return FAULT
-    except BrokenPipeError:
-        # the reader of a pipe went away (``| head``): not an error, and nothing more can be printed
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK
     return status
 
 

@@ -92,7 +92,7 @@ def _values(data: SweepData, metric: str) -> dict[str, dict[int, float]]:
     spec = METRICS[metric]
     return {
         label: by_seed(data.sweep.runs_of(label), data.values(spec, data.ends[label, spec.source]))
-        for label in data.sweep.variants
+        for label in data.sweep.comparable
     }
 
 

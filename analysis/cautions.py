@@ -73,19 +73,19 @@ def _not_isolated(sweep: Sweep) -> list[Warning_]:
 
 
 def _other_code(sweep: Sweep) -> list[Warning_]:
-    """Runs of other code than most: what differs between variants may be the code."""
+    """Runs of other code than the sweep's: they are in no variant and no comparison of it."""
     by_code: dict[str, list[str]] = {}
     for run in sweep.runs:
-        if run.code:
+        if run.apart:
             by_code.setdefault(run.code, []).append(run.run_id)
-    _, *others = sorted(by_code, key=lambda code: (-len(by_code[code]), code)) or [""]
     return [
         _warning(
             "other_code",
-            f"{len(by_code[code])} runs were begun with other code ({code}) than most: do not compare them",
-            sorted(by_code[code]),
+            f"{len(ids)} runs are of other code ({code}) than this sweep: they are kept apart as variants of "
+            "their own, and compared with nothing",
+            sorted(ids),
         )
-        for code in others
+        for code, ids in sorted(by_code.items())
     ]
 
 

@@ -77,6 +77,9 @@ def cross_section(data: Sequence[SweepData], one: str, other: str) -> dict[str, 
 
 
 def _note(a: Side, b: Side) -> str:
+    codes = {run.code for side in (a, b) for run in side.runs if run.code}
+    if len(codes) > 1:
+        return f"the runs are of different code ({', '.join(sorted(codes))}): what differs may be the code"
     if a.data is b.data:
         return ""
     return (

@@ -73,7 +73,7 @@ def _run(values: Floats, costs: Mapping[str, Floats], grounds: Grounds, seed: in
 def find_grounds(sweep: Sweep, passed: Curve, costs: Mapping[str, Mapping[str, Floats]]) -> Grounds:
     """Least spent and lowest best per seed block, over the runs that count and whose costs are known."""
     grounds = Grounds()
-    counted = choose_endpoint(passed, sweep.runs).run_ids
+    counted = choose_endpoint(passed, [run for run in sweep.runs if not run.apart]).run_ids
     seeds = {run.run_id: run.seed for run in sweep.runs}
     for run_id, values in zip(counted, passed.select(counted).values, strict=True):
         present = np.isfinite(values)

@@ -23,7 +23,7 @@ Axes = Mapping[str, str]
 
 def factor_section(data: SweepData) -> dict[str, Any]:
     """``one_factor``: variants one axis away from the baseline. ``grids``: pairs of axes fully crossed."""
-    settings = {label: settings_of(data, label) for label in data.sweep.variants}
+    settings = {label: settings_of(data, label) for label in data.sweep.comparable}
     settings = {label: axes for label, axes in settings.items() if axes}
     varying = {axis for axes in settings.values() for axis in axes}
     varying = {a for a in varying if len({axes.get(a, "") for axes in settings.values()}) > 1}

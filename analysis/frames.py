@@ -31,7 +31,7 @@ READ_TABLES = ("steps", "trajectories", "evals")
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Steps between 0 and the last recorded one that a run lacks."""
+    """Steps between 0 and the last recorded one, or the end that its result names, that a run lacks."""
 
     run_id: str
     table: str
@@ -71,12 +71,13 @@ class Tables:
         return frame if keep_nan else frame.with_columns(cs.float().fill_nan(None))
 
     def gaps(self, table: str = "steps") -> list[Gap]:
-        """Steps that no chunk covers, per run that lacks any."""
+        """Steps that no chunk covers, per run that lacks any; all, where a finished run has no table."""
         found = []
         for run in self.runs:
             chunks = self.chunks[run.run_id, table]
             covered = {step for chunk in chunks for step in range(chunk["first"], chunk["last"] + 1)}
-            missing = tuple(step for step in range(max(covered, default=-1)) if step not in covered)
+            end = max(max(covered, default=-1), run.steps)
+            missing = tuple(step for step in range(end) if step not in covered)
             if missing:
                 found.append(Gap(run.run_id, table, missing))
         return found

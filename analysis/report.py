@@ -147,7 +147,7 @@ def _comparisons(data: SweepData) -> list[dict[str, Any]]:
     baseline = data.sweep.baseline
     if baseline is None or baseline not in data.sweep.variants:
         return []
-    others = [label for label in data.sweep.variants if label != baseline]
+    others = [label for label in data.sweep.comparable if label != baseline]
     declared = declared_pairs(data.sweep)
     rows: list[dict[str, Any]] = []
     for key, metric in METRICS.items():

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,11 @@ class Run:
     sandbox_level: str = ""
     config: dict[str, Any] = field(default_factory=dict, compare=False)
     code: str = ""
-    """Digest of the code that began it; "" if not recorded."""
+    """Digest of the code that ran it, joined by ``+`` if its attempts had several; "" if not recorded."""
+    steps: int = 0
+    """Steps that its result says it took; 0 while it is not finished."""
+    apart: bool = False
+    """Whether that is other code than the sweep's; ``variant`` then says which."""
 
     @property
     def readable(self) -> bool:
@@ -61,6 +66,12 @@ class Sweep:
         """Labels; the baseline first, then in the order of the plan, then by name."""
         labels = list(dict.fromkeys([*self.planned, *(run.variant for run in self.runs if run.variant)]))
         return sorted(labels, key=lambda label: label != self.baseline)
+
+    @property
+    def comparable(self) -> list[str]:
+        """Labels without those of runs of other code, which are shown but compared with nothing."""
+        apart = {run.variant for run in self.runs if run.apart}
+        return [label for label in self.variants if label not in apart]
 
     def runs_of(self, variant: str) -> list[Run]:
         """Runs of one variant by seed."""
@@ -119,13 +130,48 @@ def load_run(path: Path) -> Run:
         variant, seed = str(config["variant"]), int(config["seed"])
         status, reason = _status(folder)
         level = str(folder.meta.get("sandbox_level", ""))
-        code = str((folder.meta.get("code") or {}).get("digest", ""))
+        code = _code(folder)
+        steps = int(folder.result.get("steps") or 0) if status == FINISHED else 0
     except RecordsError as err:
         return Run(path, path.name, "", -1, DAMAGED, str(err))
     except (KeyError, TypeError, ValueError) as err:
         return Run(path, path.name, "", -1, DAMAGED, f"{path / 'config.json'} is incomplete: {err!r}")
     settings = dict(config.get("config") or {})
-    return Run(path, folder.run_id, variant, seed, status, reason, level, settings, code)
+    return Run(path, folder.run_id, variant, seed, status, reason, level, settings, code, steps)
+
+
+def _code(folder: records.RunFolder) -> str:
+    codes = [str((folder.meta.get("code") or {}).get("digest", ""))]
+    attempts = folder.attempts()
+    if len(attempts) > 1:  # a resumed run may have gone on with other code than it was begun with
+        claims = [folder.attempt_path(number) / "claim.json" for number in attempts]
+        codes += [str(records.read_json(path).get("code", "")) for path in claims if path.exists()]
+    return "+".join(dict.fromkeys(filter(None, codes)))
+
+
+def keep_apart(runs: Iterable[Run], code: str = "") -> list[Run]:
+    """Runs of other code than ``code`` (or than most have) become variants of their own.
+
+    What differs between them and the others may be the code: they must not be averaged into an arm.
+    """
+    runs = list(runs)
+    known = Counter(run.code for run in runs if run.code)
+    code = code or max(known, key=lambda name: known[name], default="")
+    return [
+        replace(run, variant=f"{run.variant} [code {run.code}]", apart=True)
+        if run.variant and run.code not in ("", code)
+        else run
+        for run in runs
+    ]
+
+
+def _first_code(folder: Path) -> str:
+    """Digest of the code that a sweep was submitted with, before any that was let in as other code."""
+    for path in sorted((folder / "submissions").glob("*/intent.json")):
+        known = records.read_json(path).get("code") or {}
+        if known and not known.get("other"):
+            return str(known.get("digest", ""))
+    return ""
 
 
 def _status(folder: records.RunFolder) -> tuple[str, str]:
@@ -148,8 +194,8 @@ def _load_sweep(folder: Path, paths: list[Path]) -> Sweep:
     warnings: list[str] = []
     head = _read_head(folder, warnings)
     plan = _read_plan(folder, warnings)
-    found = [load_run(path) for path in sorted(paths)]
-    found = [_name_by_plan(run, plan) for run in found]
+    found = [load_run(path) for path in sorted({*paths, *_without_config(folder)})]
+    found = keep_apart((_name_by_plan(run, plan) for run in found), _first_code(folder))
     known = {run.run_id for run in found}
     missing = [
         Run(folder / "runs" / row["run_id"], row["run_id"], row["variant"], row["seed"], NOT_STARTED)
@@ -175,6 +221,15 @@ def _load_sweep(folder: Path, paths: list[Path]) -> Sweep:
         runs=tuple(runs),
         warnings=tuple(warnings),
     )
+
+
+def _without_config(folder: Path) -> list[Path]:
+    """Run folders that hold something, but not what says which run it is."""
+    return [
+        path
+        for path in (folder / "runs").glob("*")
+        if path.is_dir() and not (path / "config.json").exists() and any(path.iterdir())
+    ]
 
 
 def _position(order: list[str], variant: str) -> int:

@@ -51,21 +51,26 @@ class Attempt:
         publish_once(self.path / "exit.json", to_json(content))
 
 
-def create_run_folder(config: RunConfig) -> Path:
-    """Make ``<root>/<name>/runs/<run_id>`` with its ``config.json``; an existing one is left as it is."""
+def run_folder(config: RunConfig) -> Path:
+    """``<root>/<name>/runs/<run_id>``, where the run of a checked configuration lies or will lie."""
     check_together(config)
-    identity = run_id(config)
-    folder = Path(config.root) / config.name / "runs" / identity
+    return Path(config.root) / config.name / "runs" / run_id(config)
+
+
+def create_run_folder(config: RunConfig) -> Path:
+    """Make the run's folder with its ``config.json``; an existing one is left as it is."""
+    folder = run_folder(config)
     content = {
         "schema_version": SCHEMA_VERSION,
-        "run_id": identity,
+        "run_id": folder.name,
         "variant": variant_label(config),
         "seed": config.seed,
         "config": to_record(config),
     }
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        publish_once(folder / "config.json", to_json(content))
+        if not (folder / "config.json").exists():  # one that was begun may lie where nothing can be written
+            folder.mkdir(parents=True, exist_ok=True)
+            publish_once(folder / "config.json", to_json(content))
     except OSError as err:
         msg = f"cannot write to {folder}: {err.strerror or err}; give another root="
         raise RecordsError(msg) from err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import fields
 from functools import cache
@@ -47,7 +48,7 @@ def compose(overrides: Sequence[str]) -> RunConfig:
         with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
             return to_config(hydra_compose("config", overrides=list(overrides)))
     except (HydraException, OmegaConfBaseException) as err:
-        raise ConfigError(explain(err)) from err
+        raise ConfigError(_of_many(overrides) or explain(err)) from err
     except OSError as err:  # a name too long for the file system that Hydra looks it up in
         msg = f"{' '.join(word[:80] for word in overrides)}: {err.strerror or err}"
         raise ConfigError(msg) from err
@@ -94,6 +95,22 @@ def _parsed(word: str) -> tuple[str, Any]:
         msg = f"{word} sweeps"
         raise ConfigError(msg)
     return override.get_key_element(), override.value()
+
+
+def _of_many(overrides: Sequence[str]) -> str:
+    """What to say of words that stand for several runs; "" if none does."""
+    many = []
+    for word in overrides:
+        try:
+            _parsed(word)
+        except ConfigError:
+            many.append(word)
+        except HydraException:
+            continue
+    if not many:
+        return ""
+    submit = shlex.join(["python", "-m", "sweeps", "submit", *overrides])
+    return f"{' '.join(many)}: one run takes one value of each; for all of them: {submit}"
 
 
 def to_config(composed: Any) -> RunConfig:

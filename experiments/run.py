@@ -13,10 +13,11 @@ from experiments.compose import CONF, compose, register, to_config
 from experiments.help import help_text
 from experiments.progress import ProgressLine
 from experiments.schema import RunConfig
-from gagar_core.errors import GagarError
+from gagar_core.errors import GagarError, until_reader_leaves
 from gagar_core.records import RunFolder
 
 
+@until_reader_leaves()
 def main() -> None:
     """Entry point; faults a user can act on are printed without a traceback and end with status 2."""
     words = sys.argv[1:]
@@ -35,6 +36,13 @@ def main() -> None:
     except GagarError as err:
         print(f"error: {err}", file=sys.stderr)
         sys.exit(2)
+    except OSError as err:
+        from experiments.room import disk_fault
+
+        if not disk_fault(err):
+            raise
+        print(f"error: {disk_fault(err)}", file=sys.stderr)
+        sys.exit(2)
 
 
 def _hydra_entry(composed: DictConfig) -> None:
@@ -43,8 +51,11 @@ def _hydra_entry(composed: DictConfig) -> None:
 
 def run(config: RunConfig) -> dict[str, Any]:
     """Execute one run in this process, or say that it is done already; returns its result."""
-    from experiments.attempts import claim, create_run_folder, running
+    from experiments.attempts import claim, create_run_folder, run_folder, running
+    from experiments.room import check_room
 
+    if not (run_folder(config) / "result.json").exists():
+        check_room(run_folder(config), Path(config.root) / "artifacts")
     folder = create_run_folder(config)
     known = RunFolder(folder)
     if known.finished:

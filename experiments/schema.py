@@ -107,8 +107,19 @@ def check_together(config: RunConfig) -> None:
         for name in getattr(config.shaping, "reads", ())
         if name not in gives
     ]
+    faults += _check_evaluation(config)
     faults += check_folder_name(config.name)
     gather(faults, headline="this run cannot work")
+
+
+def _check_evaluation(config: RunConfig) -> list[str]:
+    # a suite's sizes are its fields, so that no suite need be made to know them
+    sizes = [f.name for f in fields(config.tasks) if f.name.startswith("held_out_")]
+    held_out = sum(getattr(config.tasks, name) for name in sizes)
+    if not sizes or config.budget.eval_tasks <= held_out:
+        return []
+    where = f"tasks={kind_of('tasks', config.tasks)} has {held_out} held-out tasks ({', '.join(sizes)})"
+    return [f"budget.eval_tasks={config.budget.eval_tasks}, but {where}; 0 evaluates all"]
 
 
 def to_record(config: RunConfig) -> dict[str, Any]:

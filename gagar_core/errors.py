@@ -17,8 +17,11 @@ they are raised, so that a user fixes a configuration once.
 from __future__ import annotations
 
 import math
+import os
 import re
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 
 class GagarError(Exception):
@@ -107,3 +110,15 @@ def check_range(
     left = "(-inf" if low is None else f"{'(' if open_low else '['}{low:g}"
     right = "inf)" if high is None else f"{high:g}{')' if open_high else ']'}"
     return [f"{name} must be in {left}, {right}; got {value!r}"]
+
+
+@contextmanager
+def until_reader_leaves() -> Iterator[None]:
+    """Around a command, or decorating one: it ends quietly once nobody reads its output (``| head``)."""
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()  # here, and not at exit, where Python would complain
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from experiments.attempts import Attempt, create_run_folder, try_claim
 from experiments.liveness import alive, whoami
+from experiments.room import check_room
 from gagar_core.errors import ConfigError, gather
 from gagar_core.records import publish_once, read_json, to_json
 from sweeps.ledger import Ledger
@@ -50,6 +51,7 @@ def cancel_runs(status: Status, selection: Sequence[str]) -> dict[str, list[str]
     rows = select(status.runs, selection)
     gather([] if rows else [f"{' '.join(selection)} fits no run"], headline="cannot cancel")
     gather([fault for row in rows for fault in _not_a_workers(row)], headline="cannot cancel")
+    check_room(status.ledger.path / "runs")
     done: dict[str, list[str]] = {"told": [], "withheld": [], "ended": []}
     for row in rows:
         done[_cancel_run(status.ledger, row)].append(row.line["run_id"])

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 
-from gagar_core.errors import ConfigError, GagarError, gather
+from gagar_core.errors import ConfigError, GagarError, gather, until_reader_leaves
 from sweeps.ledger import Ledger, locate
 from sweeps.status import Status, Watcher, look_at, table, to_json_data
 
@@ -47,6 +47,7 @@ SELECTING RUNS (status, resume, cancel, logs, diff, clean)
 """
 
 
+@until_reader_leaves()
 def main(arguments: Sequence[str]) -> int:
     """Dispatch on the verb; every foreseen error is one message and exit code 2."""
     if not arguments or arguments[0] in ("-h", "--help", "help"):
@@ -63,9 +64,13 @@ def main(arguments: Sequence[str]) -> int:
     except GagarError as err:
         print(f"error: {err}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # `| head` has seen enough
-        sys.stderr.close()
-        return 0
+    except OSError as err:
+        from experiments.room import disk_fault
+
+        if not disk_fault(err):
+            raise
+        print(f"error: {disk_fault(err)}", file=sys.stderr)
+        return 2
 
 
 def _parser(verb: str, text: str, words: str = "NAME [key=value ...]") -> argparse.ArgumentParser:
@@ -179,7 +184,9 @@ def _submit_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--no-follow", action="store_true", help="return at once, also on a terminal")
     parser.add_argument(
-        "--other-code", action="store_true", help="go on although the code has changed; such runs are marked"
+        "--other-code",
+        action="store_true",
+        help="go on with changed code; reports keep such runs apart",
     )
     parser.add_argument(
         "--retry",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.tracking import mirror_by_config
+from experiments.tracking import MirrorCounts, mirror_by_config
 from gagar_core.errors import GagarError
 from sweeps.ledger import Ledger
 from sweeps.status import status_of
@@ -15,7 +15,11 @@ def sync(ledger: Ledger) -> int:
 
         print(write_tuning(ledger))
     folders = [ledger.run_folder(line["run_id"]) for line in ledger.runs]
-    counts = mirror_by_config(path for path in folders if (path / "config.json").exists())
+    begun = [path for path in folders if (path / "config.json").exists()]
+    counts = mirror_by_config(begun)
+    if counts == MirrorCounts():
+        print(f"{ledger.name}: nothing to mirror{' (tracking=none)' if begun else ', no run has been begun'}")
+        return 0
     print(
         f"{ledger.name}: {counts.sent} runs mirrored with {counts.points} points, "
         f"{counts.skipped} were there already, {counts.unended} have not ended"

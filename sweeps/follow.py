@@ -17,12 +17,12 @@ _STYLES = {"done": "green", "running": "cyan", "failed": "red", "killed": "yello
 
 def wait(look: Callable[[], Status], say: Callable[[str], None] = lambda text: None) -> Status:
     """Return the status once nobody works on the sweep any more; ``say`` hears every change of counts."""
-    told: Any = None
+    told = ""
     while True:
         status = look()
-        if status.counts != told:
-            told = status.counts
-            say(summary(status))
+        if summary(status) != told:
+            told = summary(status)
+            say(told)
         if not status.at_work:
             return status
         time.sleep(_PERIOD_S)

@@ -9,6 +9,7 @@
                         failed-<run>.json, halt.json   failures in it, and that they were too many
                         log.txt         output of the workers
     runs/<run_id>/                      run folders
+    told/<trial>.json                   of a tuning: this trial has ended for good
     artifacts/<digest>/attempts/<k>/    attempts at building an artifact (it lies in the root itself)
 
 No file holds a state: see ``sweeps.state``.
@@ -25,9 +26,13 @@ from pathlib import Path
 from typing import Any
 
 from experiments.liveness import whoami
+from experiments.room import check_room
 from gagar_core.errors import ConfigError, RecordsError, check_folder_name
 from gagar_core.records import SCHEMA_VERSION, publish, publish_once, read_json, to_json
 from sweeps import crash
+
+_MARKS = ("sweep.json", "runs")
+"""What tells the folder of a sweep, or of single runs, from others below a root."""
 
 PRIVATE = 0o700
 """Mode of the folders made here: a submission holds files that Slurm jobs unpickle."""
@@ -105,7 +110,9 @@ class Ledger:
 
     @cached_property
     def head(self) -> dict[str, Any]:
-        """Content of ``sweep.json``."""
+        """Content of ``sweep.json``; of a folder of single runs, which has none, what can be said of it."""
+        if self.is_single:
+            return {"name": self.name, "kind": "single", "plan_digest": "", "question": ""}
         head = dict(read_json(self.path / "sweep.json"))
         if head.get("schema_version") != SCHEMA_VERSION:
             msg = (
@@ -116,14 +123,20 @@ class Ledger:
         return head
 
     @property
+    def is_single(self) -> bool:
+        """Whether nobody planned it: its runs were started one by one (``python -m experiments.run``)."""
+        planned = any((self.path / name).exists() for name in ("sweep.json", "plan.jsonl"))
+        return not planned and (self.path / "runs").is_dir()
+
+    @property
     def is_tuning(self) -> bool:
         """Whether runs are asked for by a study instead of planned."""
         return self.head.get("kind") == "tuning"
 
     @property
     def lines(self) -> list[dict[str, Any]]:
-        """Artifacts first, then runs: as planned, or for a tuning those that have been begun."""
-        return [*self.planned, *self._begun()] if self.is_tuning else self.planned
+        """Artifacts first, then runs: as planned; where nobody planned runs, those that have been begun."""
+        return [*self.planned, *self._begun()] if self.is_tuning or self.is_single else self.planned
 
     def _begun(self) -> list[dict[str, Any]]:
         configs = [read_json(path) for path in sorted((self.path / "runs").glob("*/config.json"))]
@@ -136,6 +149,8 @@ class Ledger:
     def planned(self) -> list[dict[str, Any]]:
         """Lines of ``plan.jsonl``."""
         path = self.path / "plan.jsonl"
+        if self.is_single:
+            return []
         try:
             return [json.loads(line) for line in path.read_text().splitlines()]
         except FileNotFoundError as err:
@@ -159,6 +174,15 @@ class Ledger:
         """Total number of trials, as last asked for."""
         last = self.submissions()[-1:]
         return int(last[0].intent["trials"]) if last else 1
+
+    def note_trial(self, number: int) -> None:
+        """Write down that a trial has ended for good, for those who watch: the journal needs Optuna."""
+        (self.path / "told").mkdir(mode=PRIVATE, exist_ok=True)
+        publish_once(self.path / "told" / f"{number}.json", to_json({"trial": number}))
+
+    def trials_told(self) -> int:
+        """Trials whose value, or lack of one, its workers have told so far."""
+        return max(sum(1 for _ in (self.path / "told").glob("*.json")), self.trials_ended())
 
     def trials_ended(self) -> int:
         """Trials that have ended for good, as last reported in ``best.yaml``."""
@@ -218,6 +242,8 @@ def create(path: Path, head: Mapping[str, Any], lines: Sequence[Mapping[str, Any
     ledger = Ledger(path)
     content = "".join(json.dumps(line, sort_keys=True, allow_nan=False) + "\n" for line in lines)
     try:
+        if not (path / "sweep.json").exists():
+            check_room(path)
         path.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         if not (path / "sweep.json").exists():
             publish(path / "plan.jsonl", content.encode())  # before the head: a head promises a plan
@@ -240,8 +266,8 @@ def create(path: Path, head: Mapping[str, Any], lines: Sequence[Mapping[str, Any
 def locate(name: str, root: str) -> Ledger:
     """The sweep called ``name`` in ``root`` (or at the path ``name``); ``RecordsError`` if there is none."""
     path = Path(name) if "/" in name else Path(root) / name
-    if not (path / "sweep.json").exists():
-        known = sorted(p.parent.name for p in Path(root).glob("*/sweep.json"))
+    if not (path / "sweep.json").exists() and not Ledger(path).is_single:
+        known = sorted({p.parent.name for part in _MARKS for p in Path(root).glob(f"*/{part}")})
         there = ", ".join(known) or "none"
         msg = f"no sweep {name!r} in {root}; there are: {there} (root=PATH looks elsewhere)"
         raise RecordsError(msg)

@@ -222,7 +222,7 @@ def summary(status: Status) -> str:
     text = f"{status.ledger.name}: {len(status.runs)} runs: {counts or 'none'}"
     if not status.ledger.is_tuning:
         return text
-    return f"{text}; {status.ledger.trials_ended()} of {status.ledger.trials_asked()} trials reported"
+    return f"{text}; {status.ledger.trials_told()} of {status.ledger.trials_asked()} trials have ended"
 
 
 def table(status: Status, chosen: Sequence[Row] | None = None) -> str:
@@ -253,6 +253,8 @@ def _advice(status: Status) -> list[str]:
         return [f"Slurm was not reached ({status.view.error}): states are from files alone"]
     if status.at_work or status.complete:
         return []
+    if status.ledger.is_single:
+        return ["`python -m experiments.run` with the words of a run begins it anew, or goes on with it"]
     lines = []
     if any(counts.get(state) for state in ("todo", "killed", "lost", "skipped")):
         lines.append(f"`python -m sweeps resume {name}` runs what is missing")

@@ -14,6 +14,7 @@ from typing import Any
 from experiments import code
 from experiments.attempts import Attempt
 from experiments.liveness import whoami
+from experiments.room import check_room
 from gagar_core.errors import LaunchError
 from gagar_core.records import publish_once, to_json
 from sweeps import crash
@@ -50,6 +51,8 @@ def submit(
     submission is refused, or with ``other_code`` marked in the submission.
     """
     ledger = status.ledger
+    places = [ledger.path / name for name in ("submissions", "code", "runs")]
+    check_room(*places, ledger.root / "artifacts")
     local = isinstance(launcher, Local)
     if not local:
         check_slurm()
@@ -84,7 +87,7 @@ def check_code(ledger: Ledger, *, allow: bool) -> bool:
         msg = (
             f"{ledger.path} was begun with other code ({first['digest']}, now {now}; changed: {shown}), "
             "so results would not be comparable: go back to that code, or submit under another name=; with "
-            "--other-code it goes on, and what differs is marked in each run's meta.json"
+            "--other-code it goes on, and reports keep the runs of other code apart from the rest"
         )
         raise LaunchError(msg)
     return True

@@ -159,7 +159,9 @@ class TuningSource:
         self._hand.remove(trial)
         if trial.killed:
             self._study.lose(trial.asked.number, trial.fault)
-        elif trial.fault:
+            return
+        if trial.fault:
             self._study.fail(trial.asked.number, trial.fault)
         else:
             self._study.tell(trial.asked.number, statistics.fmean(trial.values.values()))
+        self._ledger.note_trial(trial.asked.number)

@@ -66,6 +66,9 @@ def check_options(options: argparse.Namespace) -> list[str]:
 def start(ledger: Ledger, launcher: Any, options: argparse.Namespace, selection: Sequence[str] = ()) -> int:
     """Submit what is missing (of the selected runs), then follow, wait or return."""
     retry = check_options(options)
+    if ledger.is_single:
+        msg = f"{ledger.path} holds single runs and no plan: `python -m experiments.run` goes on with one"
+        raise ConfigError(msg)
     status = look_at(ledger)
     todo = missing(status, retry)
     limits: dict[str, Any] = {"max_failures": options.max_failures} if options.max_failures else {}

@@ -67,8 +67,12 @@ def aside_name(path: Path) -> Path:
 
 def _write_aside(path: Path, data: bytes) -> Path:
     aside = aside_name(path)
-    with aside.open("wb") as stream:
-        stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
+    try:
+        with aside.open("wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError:  # a full disk needs no torn files beside
+        aside.unlink(missing_ok=True)
+        raise
     return aside

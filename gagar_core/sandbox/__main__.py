@@ -6,7 +6,7 @@ import argparse
 import sys
 import time
 
-from gagar_core.errors import GagarError
+from gagar_core.errors import GagarError, until_reader_leaves
 from gagar_core.sandbox import LEVELS, SandboxSettings
 from gagar_core.sandbox.broker import ProcessSandbox
 from gagar_core.sandbox.levels import Choice, Report, try_level
@@ -15,6 +15,7 @@ from gagar_core.types import Program
 _PROGRAMS = 100
 
 
+@until_reader_leaves()
 def main() -> int:
     """Try every level (or one), print what each gives; 0 if the strongest is good enough to train with."""
     parser = argparse.ArgumentParser(prog="python -m gagar_core.sandbox", description=__doc__)

@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from gagar_core.errors import GagarError, InputError
+from gagar_core.errors import GagarError, InputError, until_reader_leaves
 from gagar_core.sandbox import ProcessSandbox, SandboxSettings, open_sandbox
 from gagar_core.tasks import format as task_format
 from gagar_core.tasks.completion import completed
@@ -20,6 +20,7 @@ from gagar_core.tasks.trial import trial_findings
 from gagar_core.types import TEST_KINDS
 
 
+@until_reader_leaves()
 def main(arguments: list[str] | None = None) -> int:
     """0 if the file is good, 1 if it is not."""
     options = _parser().parse_args(arguments)

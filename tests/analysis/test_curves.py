@@ -295,6 +295,14 @@ def test_missing_steps_are_named(tmp_path: Path, make_run: Callable[..., Path]) 
     assert (gap.run_id, gap.steps) == ("r0", tuple(range(10, 20)))
 
 
+def test_a_finished_run_without_its_steps_is_named(tmp_path: Path, make_run: Callable[..., Path]) -> None:
+    folder = make_run(tmp_path, "r0", "grpo", 0)
+    assert tables(folder).gaps() == []
+    (folder / "steps" / "_manifest.json").unlink()
+    (gap,) = tables(folder).gaps()
+    assert (gap.table, gap.steps) == ("steps", tuple(range(20)))
+
+
 def rewrite(folder: Path, change: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
     chunk = sorted((folder / "steps").glob("*.parquet"))[0]
     change(pl.read_parquet(chunk)).write_parquet(chunk)

@@ -19,6 +19,7 @@ from analysis.__main__ import main
 from analysis.data import read
 from analysis.page import render
 from analysis.report import build
+from analysis.study import load_sweeps
 from gagar_core import records
 
 NASTY = 'gagar <script>alert(1)</script> & $x^2$ "q"'
@@ -248,6 +249,14 @@ def test_an_unfinished_run_alone_is_reported_with_status_3(
     assert "no run has finished" in capsys.readouterr().err
     tree = json.loads((run / "report" / "report.json").read_text())
     assert variant(tree, "grpo")["held_out_pass"]["why"] == "no run has this value"
+
+
+def test_a_run_folder_without_its_configuration_is_damaged_not_unstarted(sweep: Path) -> None:
+    (sweep / "runs" / "v0s1" / "config.json").unlink()
+    (found,) = load_sweeps(sweep)
+    (run,) = [run for run in found.runs if run.run_id == "v0s1"]
+    assert (run.status, run.variant, run.seed) == ("damaged", "grpo", 1)
+    assert "config.json does not exist" in run.reason
 
 
 def test_one_damaged_run_does_not_take_the_others_along(sweep: Path) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from experiments.attempts import create_run_folder
 from experiments.compose import compose
+from experiments.schema import CHOICES, check_together
 from gagar_core.errors import ConfigError
 
 
@@ -31,6 +33,30 @@ def test_refused_naming_key_value_and_what_is_valid(words: list[str], said: list
         compose(["algorithm=gagar", *words])
     for part in said:
         assert part in str(caught.value)
+
+
+def test_words_for_several_runs_name_the_command_for_them() -> None:
+    for word in ("seed=0,1", "seed=range(2)", "algorithm=grpo,gagar"):
+        with pytest.raises(ConfigError) as caught:
+            compose([word, "budget=smoke"])
+        assert f"{word}: one run takes one value of each" in str(caught.value)
+        assert "python -m sweeps submit " in str(caught.value)
+        assert "multirun" not in str(caught.value)
+
+
+def test_no_more_held_out_tasks_are_evaluated_than_there_are() -> None:
+    check_together(compose(["budget.eval_tasks=98"]))
+    check_together(compose(["tasks=mixed", "budget.eval_tasks=196"]))
+    with pytest.raises(ConfigError, match=r"eval_tasks=99, but tasks=list_functions has 98 held-out tasks"):
+        check_together(compose(["budget.eval_tasks=99"]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CHOICES["tasks"])
+def test_fields_tell_how_many_tasks_a_suite_holds_out(name: str) -> None:
+    suite = CHOICES["tasks"][name]()
+    sizes = [getattr(suite, f.name) for f in fields(suite) if f.name.startswith("held_out_")]
+    assert sum(sizes) == len(suite.load().held_out)
 
 
 def test_range_faults_of_all_axes_are_gathered() -> None:

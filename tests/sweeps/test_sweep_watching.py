@@ -15,7 +15,7 @@ from plans import write_plan
 
 from experiments.attempts import Attempt, create_run_folder, try_claim
 from gagar_core.records import publish_once, to_json
-from sweeps.follow import render
+from sweeps.follow import render, wait
 from sweeps.plan_source import config_of
 from sweeps.status import look_at, table
 
@@ -54,6 +54,41 @@ def test_the_live_table_shows_progress_and_faults(tmp_path: Path) -> None:
     assert ["grpo", "1", "done"] in rows
     assert rows[-1] == ["tiny:", "4", "runs:", "1", "done,", "1", "running,", "1", "todo,", "1", "failed"]
     assert text.index("running") < text.index("done")  # what happens now comes first
+
+
+def test_a_folder_of_single_runs_can_be_looked_at_but_not_resumed(tmp_path: Path) -> None:
+    ledger = write_plan(tmp_path)
+    begin(ledger.path, ledger.runs[0])
+    done = begin(ledger.path, ledger.runs[1])
+    publish_once(done.folder / "result.json", to_json({}))
+    (ledger.path / "sweep.json").unlink()
+    (ledger.path / "plan.jsonl").unlink()
+    ledger.path.rename(tmp_path / "single")
+    text = run_cli("status", "single", f"root={tmp_path}").stdout
+    assert text.endswith("single: 2 runs: 1 done, 1 running\n")
+    assert "no plan" in run_cli("resume", "single", f"root={tmp_path}").stderr
+    assert "there are: single" in run_cli("status", "x", f"root={tmp_path}").stderr
+
+
+def test_where_nothing_is_mirrored_that_is_said(tmp_path: Path) -> None:
+    ledger = write_plan(tmp_path)
+    assert "no run has been begun" in run_cli("sync", "tiny", f"root={tmp_path}").stdout
+    begin(ledger.path, ledger.runs[0])
+    done = run_cli("sync", "tiny", f"root={tmp_path}")
+    assert done.stdout == "tiny: nothing to mirror (tracking=none)\n"
+
+
+def test_waiting_tells_every_change(tmp_path: Path) -> None:
+    ledger = write_plan(tmp_path)
+    attempt = begin(ledger.path, ledger.runs[0])
+    said: list[str] = []
+
+    def say(text: str) -> None:
+        said.append(text)
+        attempt.exit("ok")
+
+    wait(lambda: look_at(ledger), say)
+    assert said == ["tiny: 4 runs: 1 running, 3 todo", "tiny: 4 runs: 3 todo, 1 failed"]
 
 
 def test_the_plain_table_says_what_to_do_next(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from sweeps.jobs import Job
 from sweeps.ledger import Ledger, Submission
 from sweeps.plan_source import PlanSource
 from sweeps.puller import Puller
-from sweeps.status import look_at
+from sweeps.status import look_at, summary
 from sweeps.study import MAX_RETRIES, Study, point_of
 from sweeps.tuning import Tuning, build_tuning, space_of
 from sweeps.tuning_report import write_tuning
@@ -379,6 +379,7 @@ def test_status_of_a_tuning_counts_trials(tmp_path: Path) -> None:
     tune(ledger, 2, floor_is_the_value)
     status = look_at(ledger)
     assert not status.complete  # nothing reported yet
+    assert "2 of 2 trials have ended" in summary(status)  # but told, for those who wait
     write_tuning(ledger)
     assert look_at(ledger).complete
     assert look_at(ledger).counts == {"done": 4}
