@@ -108,6 +108,7 @@ def check_together(config: RunConfig) -> None:
         if name not in gives
     ]
     faults += _check_evaluation(config)
+    faults += _check_groups(config)
     faults += check_folder_name(config.name)
     gather(faults, headline="this run cannot work")
 
@@ -120,6 +121,19 @@ def _check_evaluation(config: RunConfig) -> list[str]:
         return []
     where = f"tasks={kind_of('tasks', config.tasks)} has {held_out} held-out tasks ({', '.join(sizes)})"
     return [f"budget.eval_tasks={config.budget.eval_tasks}, but {where}; 0 evaluates all"]
+
+
+def _check_groups(config: RunConfig) -> list[str]:
+    """What a sampling policy cannot do with groups of the budget's size, and batches smaller than a group."""
+    groups, size = config.budget.groups_per_step, config.budget.group_size
+    faults: list[str] = config.sampling.check(size)
+    minibatches = getattr(config.trainer, "minibatches", 1)
+    if minibatches > groups:
+        faults.append(
+            f"trainer.minibatches={minibatches} cuts the {groups} groups of a step into batches "
+            f"smaller than a group; set it to 1..{groups} or raise budget.groups_per_step"
+        )
+    return faults
 
 
 def to_record(config: RunConfig) -> dict[str, Any]:

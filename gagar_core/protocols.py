@@ -119,6 +119,10 @@ class SamplingPolicy(Protocol):
     Memory is handed in and out as plain data, so that it can be written into a checkpoint.
     """
 
+    def check(self, group_size: int) -> list[str]:
+        """Faults: why it cannot work with groups of the budget's size, and what to change; [] if it can."""
+        ...
+
     def start(self) -> dict[str, Any]:
         """State before the first step, JSON data."""
         ...

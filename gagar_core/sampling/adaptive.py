@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gagar_core.errors import ConfigError, check_range, gather
+from gagar_core.errors import check_range, gather
 from gagar_core.protocols import Floats, SamplingRound
 from gagar_core.sampling.outcome import BudgetSampling
 from gagar_core.types import Group, Task
@@ -45,6 +45,15 @@ class AdaptiveGroup(BudgetSampling):
             headline="invalid adaptive_group",
         )
 
+    def check(self, group_size: int) -> list[str]:
+        """A fault if the smallest group is larger than the budget's."""
+        if self.smallest <= group_size:
+            return []
+        return [
+            f"sampling.smallest={self.smallest} is larger than budget.group_size={group_size}; set it to "
+            f"2..{group_size}"
+        ]
+
     def start(self) -> dict[str, Any]:
         """Nothing is known: the first step has groups of the budget's size."""
         return {"disagreement": None}
@@ -61,15 +70,9 @@ class AdaptiveGroup(BudgetSampling):
         return [(task, size + (position < rest)) for position, task in enumerate(tasks)]
 
     def _size(self, disagreement: float | None, full: int) -> int:
-        if self.smallest > full:
-            msg = (
-                f"sampling.smallest={self.smallest} is larger than budget.group_size={full}; set it to "
-                f"2..{full}"
-            )
-            raise ConfigError(msg)
         if disagreement is None:
             return full
-        return max(self.smallest, min(full, math.ceil(full * disagreement / self.full_at)))
+        return max(min(self.smallest, full), min(full, math.ceil(full * disagreement / self.full_at)))
 
     def observe(self, groups: Sequence[Group], state: Mapping[str, Any]) -> dict[str, Any]:
         """Move the running mean towards this step's disagreement."""

@@ -30,6 +30,10 @@ class BudgetSampling:
         """State before the first step: nothing."""
         return {}
 
+    def check(self, group_size: int) -> list[str]:
+        """Why this policy cannot work with groups of this size; nothing if it can."""
+        return []
+
     def request(self, seen: SamplingRound) -> list[tuple[Task, int]]:
         """The tasks of this step in the first round, each with as many trajectories as the budget says."""
         return [] if seen.number else [(task, seen.group_size) for task in seen.feed.at(seen.step)]

@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gagar_core.errors import ConfigError, check_range, gather
-from gagar_core.protocols import SamplingRound
+from gagar_core.errors import check_range, gather
 from gagar_core.sampling.outcome import BudgetSampling, outcome
-from gagar_core.types import Group, Task
+from gagar_core.types import Group
 
 
 @dataclass(kw_only=True)
@@ -68,19 +67,17 @@ class Band(BudgetSampling):
             faults = check_range("high", self.high, self.low, 1)
         gather(faults, headline="invalid band")
 
-    def request(self, seen: SamplingRound) -> list[tuple[Task, int]]:
-        """As the budget says; raises ``ConfigError`` if no pass rate of a group lies in the window."""
-        size = seen.group_size
-        rates = [passing / size for passing in range(size + 1)]
-        if not any(self.low <= rate <= self.high for rate in rates):
-            shown = ", ".join(f"{rate:.3g}" for rate in rates)
-            msg = (
-                f"sampling=band can keep no group: groups of {size} have the pass rates {shown}, none of "
-                f"them in [{self.low:g}, {self.high:g}]; widen sampling.low and sampling.high or set a "
-                "larger budget.group_size"
-            )
-            raise ConfigError(msg)
-        return super().request(seen)
+    def check(self, group_size: int) -> list[str]:
+        """A fault if no pass rate of a group lies in the window."""
+        rates = [passing / group_size for passing in range(group_size + 1)]
+        if any(self.low <= rate <= self.high for rate in rates):
+            return []
+        shown = ", ".join(f"{rate:.3g}" for rate in rates)
+        return [
+            f"sampling=band can keep no group: groups of {group_size} have the pass rates {shown}, none of "
+            f"them in [{self.low:g}, {self.high:g}]; widen sampling.low and sampling.high or set a "
+            "larger budget.group_size"
+        ]
 
     def select(self, groups: Sequence[Group], wanted: int) -> list[str]:
         """Per group "" to keep it, or the reason why it is dropped."""

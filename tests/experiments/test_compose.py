@@ -70,6 +70,18 @@ def test_range_faults_of_all_axes_are_gathered() -> None:
     ("words", "said"),
     [
         ("weighting=tiers", "weighting=tiers reads tiers, which grader=trajectory_rule does not give"),
+        (
+            "sampling=band sampling.low=0.4 sampling.high=0.45",
+            "sampling=band can keep no group: groups of 8 have",
+        ),
+        (
+            "sampling=adaptive_group sampling.smallest=9",
+            "sampling.smallest=9 is larger than budget.group_size=8; set it to 2..8",
+        ),
+        (
+            "trainer.minibatches=13",
+            "cuts the 12 groups of a step into batches smaller than a group; set it to 1..12",
+        ),
         ("grader=none", "weighting=linear reads ranks, which grader=none does not give"),
         (
             "shaping=product grader=none redistribution=none",

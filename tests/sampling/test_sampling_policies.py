@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gagar_core.errors import ConfigError, GagarError
+from gagar_core.errors import GagarError
 from gagar_core.protocols import SamplingRound
 from gagar_core.sampling.adaptive import AdaptiveGroup, Curriculum
 from gagar_core.sampling.outcome import BudgetSampling, outcome
@@ -108,8 +108,10 @@ class TestAdaptiveGroup:
         assert [len(g.trajectories) for g in steps[11].groups] == [4] * 12
 
     def test_a_smallest_group_above_the_budget_is_refused(self) -> None:
-        with pytest.raises(ConfigError, match=r"smallest=7 is larger than budget.group_size=6"):
-            AdaptiveGroup(smallest=7).request(seen(state={"disagreement": None}))
+        assert AdaptiveGroup(smallest=6).check(6) == []
+        assert AdaptiveGroup(smallest=7).check(6) == [
+            "sampling.smallest=7 is larger than budget.group_size=6; set it to 2..6"
+        ]
 
 
 class TestCurriculum:
@@ -145,10 +147,10 @@ class TestCurriculum:
 
 class TestBand:
     def test_that_can_never_keep_a_group_is_refused(self) -> None:
-        with pytest.raises(ConfigError) as caught:
-            Band(low=0.4, high=0.45).request(seen())
-        assert "groups of 6 have the pass rates 0, 0.167, 0.333, 0.5" in str(caught.value)
-        assert "set a larger budget.group_size" in str(caught.value)
+        (fault,) = Band(low=0.4, high=0.45).check(6)
+        assert "groups of 6 have the pass rates 0, 0.167, 0.333, 0.5" in fault
+        assert "set a larger budget.group_size" in fault
+        assert Band(low=0.4, high=0.45).check(7) == []  # 3 of 7
 
 
 class Endless(BudgetSampling):
