@@ -124,6 +124,8 @@ LIGHT = [
     ("import analysis.__main__", "torch mlflow optuna hydra matplotlib.pyplot submitit"),
     ("import sweeps.__main__", "torch mlflow optuna hydra matplotlib polars submitit"),
     ("import experiments.run", "torch mlflow optuna matplotlib polars submitit"),
+    ("import experiments.__main__, experiments.show", "torch mlflow optuna matplotlib polars submitit hydra"),
+    ("import experiments.recorded.page, experiments.recorded.terminal", "torch mlflow optuna polars jinja2"),
 ]
 
 
@@ -136,7 +138,7 @@ def test_doors_are_light(statement: str, heavy: str) -> None:
     assert result.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("command", [["experiments.run"], ["sweeps"], ["analysis"]])
+@pytest.mark.parametrize("command", [["experiments.run"], ["experiments"], ["sweeps"], ["analysis"]])
 def test_help_is_light(command: list[str], tmp_path: Path) -> None:
     code = (
         f"import sys, runpy; sys.argv = ['x', '--help']\n"

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-def scan(folder: Path, table: str) -> pl.LazyFrame:
+def scan(folder: Path, table: str, step: int | None = None) -> pl.LazyFrame:
     """Lazy frame of one table of one run; highest attempt per step, every schema column present.
+
+    With ``step`` only that step's rows, and only the chunks that hold them are looked at.
 
     Raises ``RecordsError`` naming the steps of a chunk that the manifest promises and the disk does not hold.
     A table without a manifest has no rows: that is what a run that died early looks like.
@@ -25,7 +27,7 @@ def scan(folder: Path, table: str) -> pl.LazyFrame:
     import polars as pl
 
     schema = polars_schema(table)
-    chunks = live_chunks(folder, table)
+    chunks = live_chunks(folder, table, step)
     if not chunks:
         return pl.LazyFrame(schema=schema)
     frame = pl.scan_parquet(
@@ -36,6 +38,8 @@ def scan(folder: Path, table: str) -> pl.LazyFrame:
         cast_options=pl.ScanCastOptions(integer_cast="upcast", float_cast="upcast"),
         glob=False,
     )
+    if step is not None:
+        frame = frame.filter(pl.col("step") == step)
     if len({chunk["attempt"] for chunk in chunks}) == 1:
         return frame
     return frame.filter(pl.col("attempt") == pl.col("attempt").max().over("step"))
@@ -46,14 +50,16 @@ def read(folder: Path, table: str) -> pl.DataFrame:
     return scan(folder, table).collect()
 
 
-def live_chunks(folder: Path, table: str) -> list[dict[str, Any]]:
-    """Manifest entries of a table, each checked to be on disk and not empty."""
+def live_chunks(folder: Path, table: str, step: int | None = None) -> list[dict[str, Any]]:
+    """Manifest entries of a table, or of those that hold a step, each checked to be on disk and not empty."""
     manifest = folder / table / MANIFEST
     if not manifest.exists():
         return []
     content = read_json(manifest)
     check_version(content.get("schema_version"), folder)
     chunks = list({chunk["file"]: chunk for chunk in content["chunks"]}.values())  # a file counts once
+    if step is not None:
+        chunks = [chunk for chunk in chunks if chunk["first"] <= step <= chunk["last"]]
     missing = [chunk for chunk in chunks if not _present(folder / table / chunk["file"])]
     if missing:
         steps = ", ".join(f"{chunk['first']}-{chunk['last']} ({chunk['file']})" for chunk in missing)
