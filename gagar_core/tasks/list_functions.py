@@ -125,7 +125,7 @@ class ListFunctions:
 
 def draw_list(rng: np.random.Generator) -> tuple[list[int]]:
     """Arguments of a list function: up to four numbers from -6 to 8."""
-    return ([int(x) for x in rng.integers(-6, 9, int(rng.integers(0, 5)))],)
+    return (rng.integers(-6, 9, int(rng.integers(0, 5))).tolist(),)
 
 
 def draw_compositions(

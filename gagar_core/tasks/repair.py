@@ -62,10 +62,11 @@ class Repair(ListFunctions):
     def _faulty(self, composition: Composition) -> tuple[Composition, list[str]] | None:
         """Another function and its program, which differs from the right one in a single line."""
         rng = stream(self.suite_seed, "mistake", *composition.spec)
+        programs = list_programs(composition)
         for _ in range(20):
             wrong = mistaken(composition, rng)
-            style = int(rng.integers(len(list_programs(composition))))
-            right, lines = list_programs(composition)[style], list_programs(wrong)
+            style = int(rng.integers(len(programs)))
+            right, lines = programs[style], list_programs(wrong)
             faulty = lines[style] if style < len(lines) else []
             differ = len(faulty) == len(right) and sum(a != b for a, b in zip(faulty, right, strict=True))
             if differ == 1 and _telling_case(composition, wrong, rng) is not None:
