@@ -28,6 +28,10 @@ _UNKNOWN_KEY = re.compile(r"Key '\w+' not in '(\w+)'")
 _VALUE = re.compile(rf"(\w+(\.\w+)+|{'|'.join(SCALARS)})=")
 """Words that set a value; all others choose, add or remove."""
 
+_NOT_WHOLE = re.compile(
+    r"Value '([\d.eE+-]+)' of type 'float' could not be converted to Integer\s+full_key: ([\w.]+)"
+)
+
 CONF = Path(__file__).parent / "conf"
 
 
@@ -48,6 +52,9 @@ def compose(overrides: Sequence[str]) -> RunConfig:
         with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
             return to_config(hydra_compose("config", overrides=list(overrides)))
     except (HydraException, OmegaConfBaseException) as err:
+        whole = _as_whole(overrides, _told(err))
+        if whole is not None:
+            return compose(whole)
         raise ConfigError(_of_many(overrides) or explain(err)) from err
     except OSError as err:  # a name too long for the file system that Hydra looks it up in
         msg = f"{' '.join(word[:80] for word in overrides)}: {err.strerror or err}"
@@ -97,6 +104,15 @@ def _parsed(word: str) -> tuple[str, Any]:
     return override.get_key_element(), override.value()
 
 
+def _as_whole(overrides: Sequence[str], fault: str) -> list[str] | None:
+    """The same words with ``key=1.0`` as ``key=1``, if a field of integers refused it for that."""
+    found = _NOT_WHOLE.search(fault)
+    if found is None or not float(found[1]).is_integer():
+        return None
+    word = f"{found[2]}={int(float(found[1]))}"
+    return [word if other.split("=", 1)[0] == found[2] else other for other in overrides]
+
+
 def _of_many(overrides: Sequence[str]) -> str:
     """What to say of words that stand for several runs; "" if none does."""
     many = []
@@ -134,11 +150,15 @@ def to_config(composed: Any) -> RunConfig:
 
 def explain(err: BaseException) -> str:
     """Hydra's words without its internals, and a pointer to where the valid names are listed."""
-    words = str(err) if err.__cause__ is None or str(err.__cause__) in str(err) else f"{err}\n{err.__cause__}"
+    words = _told(err)
     lines = [line for line in words.splitlines() if line.strip() and not _NOISE.search(line)]
     lines += [f"fields of {cls}: {_fields_of(cls)}" for cls in _UNKNOWN_KEY.findall(words)]
     hint = f"axes: {', '.join(AXES)}; `python -m experiments.run --help` lists their choices and fields"
     return "\n".join([*lines, hint])
+
+
+def _told(err: BaseException) -> str:
+    return str(err) if err.__cause__ is None or str(err.__cause__) in str(err) else f"{err}\n{err.__cause__}"
 
 
 def _fields_of(class_name: str) -> str:

@@ -26,6 +26,7 @@ def test_bookkeeping_and_spelling_do_not_matter() -> None:
     for words in (
         "seed=1 trainer.lr=1e-3 algorithm=gagar",
         "algorithm=gagar trainer.lr=1.0e-3 seed=1 root=/tmp/x name=other tracking=none",
+        "algorithm=gagar trainer.lr=0.001 seed=1.0 budget.steps=6e1 tracking.uri=uri sandbox.log=x",
         "algorithm=gagar trainer.lr=0.001 seed=1 sandbox.level=rlimits sandbox.workers=2",
         "algorithm=gagar trainer.lr=0.001 seed=1 grader=trajectory_rule weighting.floor=0.1",
         "algorithm=dr_grpo redistribution=sum_preserving weighting=linear grader=trajectory_rule "
