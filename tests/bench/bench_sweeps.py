@@ -87,6 +87,35 @@ def _pull_named(ledger: Ledger, do: Perform) -> list[tuple[str, float]]:
     return [(job.kind, read_json(job.attempt.path / "exit.json")["cpu_s"]) for job in done]
 
 
+PULLER = """
+import sys
+from pathlib import Path
+from sweeps.ledger import Ledger
+from sweeps.plan_source import PlanSource
+from sweeps.process import warm
+from sweeps.puller import Puller
+ledger = Ledger(Path(sys.argv[1]))
+warm([ledger.planned[0]["config"]])
+Puller(PlanSource(ledger, "bench"), 16, lambda job: None, say=lambda text: None).work()
+"""
+
+
+def packed(root: Path) -> Iterator[Figure]:
+    """CPU per run of 64 that do nothing, in 4 warm pullers of 16 slots: what packing adds to a run's own."""
+    ledger = plan_of(root, 64)
+    for line in ledger.artifacts:
+        ledger.artifact_folder(line).mkdir(parents=True)
+        (ledger.artifact_folder(line) / "done.json").write_text("{}")
+    before = os.times()
+    command = [sys.executable, "-c", PULLER, str(ledger.path)]
+    pullers = [subprocess.Popen(command, cwd=Path(__file__).parents[2]) for _ in range(4)]
+    assert [puller.wait() for puller in pullers] == [0] * 4
+    after = os.times()
+    spent = after.children_user + after.children_system - before.children_user - before.children_system
+    assert len(list(ledger.path.glob("runs/*/attempts/1/exit.json"))) == 64
+    yield "64 packed runs, per run above its own", spent / 64, 0.5, "CPU s"
+
+
 def optuna_per_trial(root: Path) -> Iterator[Figure]:
     """CPU of asking and telling, first and after 200 trials."""
     from sweeps.study import Study
@@ -173,7 +202,7 @@ def against_hydra(root: Path) -> Iterator[Figure]:
 def main() -> int:
     """Print every figure; exit code 1 if one is above its bound."""
     above = False
-    for group in (start_of_a_run, optuna_per_trial, looking, against_hydra):
+    for group in (start_of_a_run, packed, optuna_per_trial, looking, against_hydra):
         with tempfile.TemporaryDirectory() as folder:
             for what, measured, bound, unit in group(Path(folder)):
                 above |= measured > bound
