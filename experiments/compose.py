@@ -62,35 +62,47 @@ def compose(overrides: Sequence[str]) -> RunConfig:
 
 
 class Composer:
-    """Composes many configurations: Hydra once per set of choices, values are patched into copies of that.
+    """Composes many configurations: Hydra once per set of choices, values are patched into what they touch.
 
-    Gives what ``compose`` gives, at a twentieth of its cost; ``composed`` counts the calls of Hydra.
+    Gives what ``compose`` gives, at a small part of its cost; ``composed`` counts the calls of Hydra.
+    Settings that no word touches are shared by the configurations of one set of choices.
     """
 
     def __init__(self) -> None:
         self.composed = 0
-        self._bases: dict[tuple[str, ...], Any] = {}
+        self._bases: dict[tuple[str, ...], tuple[Any, dict[str, Any]]] = {}
 
     def __call__(self, overrides: Sequence[str]) -> RunConfig:
         """Compose and check one run; raises as ``compose`` does."""
         choices = tuple(word for word in overrides if not _VALUE.match(word))
         try:
-            patched = copy.deepcopy(self._base(choices))
-            for word in overrides:
-                if _VALUE.match(word):
-                    key, value = _parsed(word)
-                    OmegaConf.update(patched, key, copy.deepcopy(value), merge=True)
+            base, parts = self._base(choices)
+            patched = _patched(base, [_parsed(word) for word in overrides if _VALUE.match(word)])
         except (HydraException, OmegaConfBaseException, ConfigError, OSError):
             return compose(overrides)  # it says the same of every fault, in the same words
-        return to_config(patched)
+        return RunConfig(**{**parts, **_settings(patched)})
 
-    def _base(self, choices: tuple[str, ...]) -> Any:
+    def _base(self, choices: tuple[str, ...]) -> tuple[Any, dict[str, Any]]:
         if choices not in self._bases:
             self.composed += 1
             register()
             with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-                self._bases[choices] = hydra_compose("config", overrides=list(choices))
+                composed = hydra_compose("config", overrides=list(choices))
+            self._bases[choices] = composed, _settings(composed)
         return self._bases[choices]
+
+
+def _patched(base: Any, values: Sequence[tuple[str, Any]]) -> Any:
+    """A copy of the parts of ``base`` that ``values`` speak of, with these values."""
+    touched = [key.split(".")[0] for key, _ in values]
+    absent = [key for key in touched if key not in base]
+    if absent:
+        msg = f"{', '.join(absent)}: a run has no such part"
+        raise ConfigError(msg)
+    part = OmegaConf.masked_copy(base, list(dict.fromkeys(touched)))
+    for key, value in values:
+        OmegaConf.update(part, key, copy.deepcopy(value), merge=True)
+    return part
 
 
 @cache
@@ -130,7 +142,11 @@ def _of_many(overrides: Sequence[str]) -> str:
 
 
 def to_config(composed: Any) -> RunConfig:
-    """Turn Hydra's container into live settings; the faults of all of them are gathered first."""
+    """Turn Hydra's container into a run; the faults of all settings are gathered first."""
+    return RunConfig(**_settings(composed))
+
+
+def _settings(composed: Any) -> dict[str, Any]:
     parts: dict[str, Any] = {}
     known = [field.name for field in fields(RunConfig)]
     faults = [  # ``+key=value`` adds to Hydra's container whatever it likes
@@ -145,7 +161,7 @@ def to_config(composed: Any) -> RunConfig:
             faults.append(explain(err))
     if faults:
         raise ConfigError("\n".join(faults))
-    return RunConfig(**parts)
+    return parts
 
 
 def explain(err: BaseException) -> str:
