@@ -13,6 +13,9 @@ import pytest
 
 from experiments.help import axes_table
 from gagar_core import records
+from sweeps.cli import VERBS
+from sweeps.factors import FACTORS
+from sweeps.spec import SPECS, load_spec
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -34,6 +37,12 @@ def test_make_targets_exist() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for target in set(re.findall(r"make ([a-z-]+)", README)):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def test_every_verb_kind_of_factor_and_shipped_tier_is_mentioned() -> None:
+    tiers = load_spec(SPECS / "main.yaml").tiers
+    named = [*VERBS, *FACTORS, *(["tier=full"] if "full" in tiers else [])]
+    assert [name for name in named if f"`{name}`" not in README and f" {name}`" not in README] == []
 
 
 def commands() -> list[str]:
