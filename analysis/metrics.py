@@ -160,6 +160,8 @@ PHASES = {
     "rollout_cpu_s": "sampling",
     "execute_cpu_s": "execution",
     "grade_cpu_s": "grading",
+    "gold_cpu_s": "gold set",
+    "recalibrate_cpu_s": "recalibration",
     "train_cpu_s": "gradient",
     "record_cpu_s": "recording",
 }

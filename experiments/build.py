@@ -11,6 +11,8 @@ from experiments import artifacts
 from experiments.identity import changed_fields, digest_of
 from experiments.schema import RunConfig, kind_of
 from experiments.sft_artifact import WEIGHTS
+from experiments.live_grader import live_grader
+from gagar_core.grading.live import LiveGrader
 from gagar_core.policies.embedded import EmbeddedPolicy
 from gagar_core.policies.weights import load_weights
 from gagar_core.records import RunWriter
@@ -31,6 +33,7 @@ class LiveRun:
     suite: Suite
     policy: EmbeddedPolicy
     trainer: Trainer
+    grader: LiveGrader
     evaluation: Evaluation
     updater: Updater
     writer: RunWriter
@@ -48,7 +51,9 @@ def build_run(config: RunConfig, folder: Path, run_id: str, attempt: int) -> Liv
     """Wire a run; builds or waits for the artifacts that it needs."""
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
-    sft = artifacts.ensure(artifacts.required(config)[0])
+    for spec in artifacts.required(config):
+        artifacts.ensure(spec)
+    sft = artifacts.sft_of(config).path()
     process = open_sandbox(config.sandbox)
     try:
         process.check_for_training()
@@ -66,12 +71,13 @@ def _wire(
     suite = config.tasks.load()
     policy = config.policy.build(config.tasks, sandbox, config.seed)
     load_weights(policy.network, sft / WEIGHTS)
+    grader = live_grader(config, policy, suite)
     updater = Updater(policy, config.trainer, config.loss, config.budget.steps, config.seed)
     budget = config.budget
     parts = Parts(
         policy=policy,
         sampling=config.sampling,
-        grader=config.grader,
+        grader=grader,
         shaping=config.shaping,
         estimator=config.estimator,
         weighting=config.weighting,
@@ -84,11 +90,15 @@ def _wire(
         seed=config.seed,
     )
     writer = RunWriter(folder, run_id, attempt)
-    grader_version = digest_of([kind_of("grader", config.grader), changed_fields(config.grader)])
+    learned = (
+        [artifacts.grader_of(config).digest] if config.grader.learned and not config.grader.snapshot else []
+    )
+    grader_version = digest_of([kind_of("grader", config.grader), changed_fields(config.grader), *learned])
     return LiveRun(
         suite=suite,
         policy=policy,
         trainer=Trainer(parts),
+        grader=grader,
         evaluation=Evaluation(suite.held_out, budget.eval_tasks, budget.eval_attempts, config.seed, sandbox),
         updater=updater,
         writer=writer,

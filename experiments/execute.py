@@ -95,6 +95,7 @@ class Loop:
             "first": self._scores["0"],
             "last": self._scores[last],
             "sampling": self._sampled,
+            "grader_flags": self._live.grader.flags,
         }
 
     def _listen(self) -> None:
@@ -110,7 +111,7 @@ class Loop:
             return 0
         checkpoint.restore(found, self._live.policy.network, self._live.updater.optimiser)
         self._scores, self._sampled = found.state["scores"], found.state["sampled"]
-        self._live.trainer.restore(found.state["trainer"])
+        self._live.trainer.restore(found.state["trainer"], checkpoint.grader_weights(found))
         return found.step
 
     def _checkpoint(self, step: int) -> None:
@@ -125,6 +126,7 @@ class Loop:
             live.policy.network,
             live.updater.optimiser,
             {"scores": self._scores, "sampled": self._sampled, "trainer": live.trainer.state},
+            live.grader.weights if live.grader.changes else None,
         )
 
     def _step(self, step: int, progress: Progress) -> None:

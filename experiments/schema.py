@@ -11,7 +11,7 @@ from experiments.budgets import BUDGETS
 from experiments.tracking_choices import TRACKING
 from gagar_core.choices import CHOICES as LIBRARY_CHOICES
 from gagar_core.choices import choice_class
-from gagar_core.errors import ConfigError, check_folder_name, check_range, gather
+from gagar_core.errors import ConfigError, check_choice, check_folder_name, check_range, gather
 from gagar_core.sandbox.settings import SandboxSettings
 
 CHOICES: dict[str, dict[str, type[Any]]] = {**LIBRARY_CHOICES, "budget": BUDGETS, "tracking": TRACKING}
@@ -109,6 +109,7 @@ def check_together(config: RunConfig) -> None:
     ]
     faults += _check_evaluation(config)
     faults += _check_groups(config)
+    faults += _transfer_faults(config)
     faults += check_folder_name(config.name)
     gather(faults, headline="this run cannot work")
 
@@ -133,6 +134,16 @@ def _check_groups(config: RunConfig) -> list[str]:
             f"trainer.minibatches={minibatches} cuts the {groups} groups of a step into batches "
             f"smaller than a group; set it to 1..{groups} or raise budget.groups_per_step"
         )
+    return faults
+
+
+def _transfer_faults(config: RunConfig) -> list[str]:
+    """The suite and the policy whose groups a grader learns from must exist."""
+    faults = []
+    for axis, name in (("tasks", "trained_on"), ("policy", "trained_with")):
+        value = getattr(config.grader, name, "")
+        if value:
+            faults += check_choice(f"grader.{name}", value, CHOICES[axis])
     return faults
 
 

@@ -22,7 +22,7 @@ from gagar_core.advantages import (
     weightings,
 )
 from gagar_core.errors import ConfigError
-from gagar_core.grading import rules
+from gagar_core.grading import constitution, distilled, rules
 from gagar_core.policies import gru, transformer
 from gagar_core.sampling import adaptive, outcome, refill, shares
 from gagar_core.tasks import list_functions, list_variants, mixed, repair, scalar_hard_coding
@@ -41,6 +41,16 @@ CHOICES: dict[str, dict[str, type[Any]]] = {
     "grader": {
         "none": rules.NoGrader,
         "trajectory_rule": rules.TrajectoryRule,
+        "constitution": constitution.Constitution,
+        "size_bucket": rules.SizeBucket,
+        "length": rules.Length,
+        "random": rules.RandomGrader,
+        "self_likelihood": rules.SelfLikelihood,
+        "distilled_xs": distilled.DistilledXs,
+        "distilled_s": distilled.DistilledS,
+        "distilled_m": distilled.DistilledM,
+        "distilled_l": distilled.DistilledL,
+        "oracle": rules.Oracle,
     },
     "policy": {
         "gru": gru.Gru,

@@ -87,6 +87,13 @@ n_nonfinite        i32  non-finite entries met in loss or gradient
 sandbox_calls      i64  calls into sandboxed programs
 grader_actions     i64  tool actions of the grader
 grader_tokens      i64  tokens read or written by the grader
+gold_tau           f64  mean Kendall tau-b of the grader with the labels of the gold set; null if not due
+gold_top1          f64  share of gold groups whose best-ranked trajectory is of the best quality
+gold_shift         f64  mean absolute change of gold ranks against the first check
+gold_abstain       f64  share of gold groups on which the grader abstained
+gold_consistency   f64  share of gold pairs ordered alike when candidates are shown in another order
+gold_flag          str  "" or what was lost against the first check; null if not due
+recalibrated       bool the grader was fitted again before this step
 """),
         *_columns(
             """
@@ -97,12 +104,16 @@ sandbox_infra      i64  calls lost to our own faults
 rollout_s          f64  wall seconds sampling, execution excluded
 execute_s          f64  wall seconds executing programs
 grade_s            f64  wall seconds grading
+gold_s             f64  wall seconds grading the gold set
+recalibrate_s      f64  wall seconds fitting the grader again, sampling and labels included
 train_s            f64  wall seconds in loss and update
 record_s           f64  wall seconds writing records
 step_s             f64  wall seconds of the step
 rollout_cpu_s      f64  CPU seconds of this process sampling
 execute_cpu_s      f64  CPU seconds of this process and the sandbox executing
 grade_cpu_s        f64  CPU seconds grading, sandbox included
+gold_cpu_s         f64  CPU seconds grading the gold set
+recalibrate_cpu_s  f64  CPU seconds fitting the grader again, sampling and labels included
 train_cpu_s        f64  CPU seconds in loss and update
 record_cpu_s       f64  CPU seconds writing records
 """,

@@ -1,6 +1,6 @@
 """Checkpoints of a run: everything that the next step depends on, whole or not at all.
 
-    checkpoints/<step>.a<attempt>/  policy.npz  optimiser.npz  state.json  _manifest.json (last)
+    checkpoints/<step>.a<attempt>/  policy.npz  optimiser.npz  [grader.npz]  state.json  _manifest.json (last)
 
 Random numbers need no state: every stream follows from the seed and the step. A folder whose manifest is
 missing or does not match its files is torn, and is passed over.
@@ -12,6 +12,7 @@ import hashlib
 import io
 import shutil
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from gagar_core.records.folder import MANIFEST, check_version
 from gagar_core.records.schema import SCHEMA_VERSION
 
 _FILES = ("policy.npz", "optimiser.npz", "state.json")
+_GRADER = "grader.npz"
 _KEPT = 2
 """Checkpoints kept: the newest, and one more in case it turns out to be damaged."""
 
@@ -47,19 +49,27 @@ def save(
     network: torch.nn.Module,
     optimiser: torch.optim.Optimizer,
     state: dict[str, Any],
+    grader: Mapping[str, np.ndarray[Any, Any]] | None = None,
 ) -> None:
-    """Write the checkpoint before ``step`` (that many steps are done and recorded); drop the oldest ones."""
+    """Write the checkpoint before ``step`` (that many steps are done and recorded); drop the oldest ones.
+
+    ``grader`` holds the parameters of a grader that changes in the run.
+    """
     folder = run_folder / "checkpoints" / f"{step:06d}.a{attempt}"
     folder.mkdir(parents=True, exist_ok=True)
     save_weights(network, folder / "policy.npz")
     publish(folder / "optimiser.npz", _optimiser_bytes(optimiser))
     publish(folder / "state.json", to_json(state))
+    files = _FILES
+    if grader is not None:
+        publish(folder / _GRADER, arrays_bytes(grader))
+        files = (*_FILES, _GRADER)
     manifest = {
         "schema_version": SCHEMA_VERSION,
         "run_id": run_id,
         "step": step,
         "attempt": attempt,
-        "files": {name: _digest(folder / name) for name in _FILES},
+        "files": {name: _digest(folder / name) for name in files},
     }
     publish(folder / MANIFEST, to_json(manifest))
     for old in _newest_first(run_folder)[_KEPT:]:
@@ -99,12 +109,26 @@ def restore(checkpoint: Checkpoint, network: torch.nn.Module, optimiser: torch.o
     optimiser.load_state_dict({"state": moments, "param_groups": content["param_groups"]})
 
 
-def _optimiser_bytes(optimiser: torch.optim.Optimizer) -> bytes:
+def grader_weights(checkpoint: Checkpoint) -> dict[str, np.ndarray[Any, Any]] | None:
+    """Parameters of the grader, where it had been fitted again."""
+    path = checkpoint.folder / _GRADER
+    if not path.exists():
+        return None
+    with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays.files}
+
+
+def arrays_bytes(arrays: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
+    """Arrays as the bytes of one ``.npz`` file."""
     stream = io.BytesIO()
+    np.savez(stream, allow_pickle=False, **dict(arrays))
+    return stream.getvalue()
+
+
+def _optimiser_bytes(optimiser: torch.optim.Optimizer) -> bytes:
     moments = optimiser.state_dict()["state"]
     arrays = {f"{i}.{key}": value.cpu().numpy() for i, part in moments.items() for key, value in part.items()}
-    np.savez(stream, allow_pickle=False, **arrays)
-    return stream.getvalue()
+    return arrays_bytes(arrays)
 
 
 def _newest_first(run_folder: Path) -> list[Path]:
@@ -122,7 +146,7 @@ def _fault(folder: Path) -> str:
         return "it was not finished"
     try:
         files = read_json(folder / MANIFEST)["files"]
-        damaged = [name for name in _FILES if _digest(folder / name) != files[name]]
+        damaged = [name for name in {*_FILES, *files} if _digest(folder / name) != files[name]]
     except (RecordsError, KeyError, OSError) as err:
         return str(err)
     return f"{', '.join(damaged)} does not match its digest" if damaged else ""

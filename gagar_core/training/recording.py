@@ -13,7 +13,7 @@ from gagar_core.records import RunWriter
 from gagar_core.tasks.checks import num_tests
 from gagar_core.training.evaluate import measures
 from gagar_core.training.step import NOT_GRADED, StepData
-from gagar_core.types import Group, Trajectory
+from gagar_core.types import Group, Ranking, Trajectory
 
 
 @dataclass
@@ -33,8 +33,8 @@ class StepRecorder:
         self.writer.add("trajectories", data.step, view.trajectory_rows(audits))
         self.writer.add("segments", data.step, _segment_rows(data))
         self.writer.add("groups", data.step, view.group_rows())
-        self.writer.add("grades", data.step, self._grade_rows(data))
-        row = {**view.step_row(), **extra}
+        self.writer.add("grades", data.step, [*self._grade_rows(data), *self._gold_rows(data)])
+        row = {**view.step_row(), **_gold_columns(data), **extra}
         self.writer.add("steps", data.step, [row])
         return row
 
@@ -42,29 +42,58 @@ class StepRecorder:
         rows = []
         for group in data.kept:
             ranking = data.rankings[group.id]
-            if ranking.abstain in ("no grader", NOT_GRADED):
-                continue
-            for index in group.passing:
-                rows.append(
-                    {
-                        "group_id": group.id,
-                        "sample_idx": index,
-                        "grader_id": self.grader_id,
-                        "grader_version": self.grader_version,
-                        "rank": finite(ranking.ranks[index]),
-                        "n_ranked": len(group.passing),
-                        "score": finite(ranking.scores[index]) if ranking.scores else None,
-                        "tier": finite(ranking.tiers[index]) if ranking.tiers else None,
-                        "is_gold": False,
-                        "evidence": ranking.evidence[index] if ranking.evidence else None,
-                        "parse_ok": True,
-                        "abstain": ranking.abstain,
-                        "actions": ranking.actions,
-                        "tokens": ranking.tokens,
-                        "cpu_s": ranking.cpu_s,
-                    }
-                )
+            if ranking.abstain not in ("no grader", NOT_GRADED):
+                rows += self._rows_of(group, ranking)
         return rows
+
+    def _gold_rows(self, data: StepData) -> list[dict[str, Any]]:
+        """Both gradings of the gold set; ``order_seed`` 0 = as they are, 1 = in another order."""
+        if data.gold is None:
+            return []
+        rows = []
+        for order_seed, rankings in enumerate((data.gold.rankings, data.gold.shuffled)):
+            for group, truth, ranking in zip(data.gold.groups, data.gold.truth, rankings, strict=True):
+                for row in self._rows_of(group, ranking):
+                    gold = finite(truth.ranks[row["sample_idx"]])
+                    rows.append(row | {"is_gold": True, "gold_rank": gold, "order_seed": order_seed})
+        return rows
+
+    def _rows_of(self, group: Group, ranking: Ranking) -> list[dict[str, Any]]:
+        return [
+            {
+                "group_id": group.id,
+                "sample_idx": index,
+                "grader_id": self.grader_id,
+                "grader_version": self.grader_version,
+                "rank": finite(ranking.ranks[index]),
+                "n_ranked": len(group.passing),
+                "score": finite(ranking.scores[index]) if ranking.scores else None,
+                "tier": finite(ranking.tiers[index]) if ranking.tiers else None,
+                "is_gold": False,
+                "evidence": ranking.evidence[index] if ranking.evidence else None,
+                "parse_ok": True,
+                "abstain": ranking.abstain,
+                "actions": ranking.actions,
+                "tokens": ranking.tokens,
+                "cpu_s": ranking.cpu_s,
+            }
+            for index in group.passing
+        ]
+
+
+def _gold_columns(data: StepData) -> dict[str, Any]:
+    columns: dict[str, Any] = {"recalibrated": data.recalibrated}
+    if data.gold is None:
+        return columns
+    found = data.gold.agreement
+    return columns | {
+        "gold_tau": found.tau,
+        "gold_top1": found.top1,
+        "gold_shift": data.gold.rank_shift,
+        "gold_abstain": found.abstained,
+        "gold_consistency": data.gold.consistency,
+        "gold_flag": data.gold.flag,
+    }
 
 
 class _View:

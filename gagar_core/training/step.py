@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gagar_core.advantages import AdvantageResult
+from gagar_core.grading.gold import GoldCheck
 from gagar_core.training.update_stats import UpdateStats
 from gagar_core.types import Group, Ranking, Task, Trajectory
 
@@ -35,6 +36,10 @@ class StepData:
     """(rows,) after shaping."""
     advantages: AdvantageResult | None = None
     update: UpdateStats | None = None
+    gold: GoldCheck | None = None
+    """The gold set's grading, at steps where it is due."""
+    recalibrated: bool = False
+    """Whether the grader was fitted again before this step."""
 
     @property
     def kept(self) -> list[Group]:

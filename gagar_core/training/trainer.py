@@ -10,10 +10,9 @@ import numpy as np
 
 from gagar_core.advantages import compute_advantages
 from gagar_core.errors import GagarError
-from gagar_core.grading.grade import grade_groups
+from gagar_core.grading.live import LiveGrader
 from gagar_core.protocols import (
     Estimator,
-    Grader,
     Policy,
     SamplingPolicy,
     SamplingRound,
@@ -37,7 +36,7 @@ class Parts:
 
     policy: Policy
     sampling: SamplingPolicy
-    grader: Grader
+    grader: LiveGrader
     shaping: Shaping
     estimator: Estimator
     weighting: Any
@@ -58,9 +57,11 @@ class Trainer:
         self._sampling_state = parts.sampling.start()
         self._next_group = 0
         self.parts_of_step: Sequence[tuple[str, Callable[[StepData], None]]] = (
+            ("recalibrate", self._recalibrate),
             ("rollout", self._rollout),
             ("rollout", self._select),
             ("grade", self._grade),
+            ("gold", self._gold),
             ("train", self._advantages),
             ("train", self._update),
         )
@@ -77,11 +78,16 @@ class Trainer:
     @property
     def state(self) -> dict[str, Any]:
         """What the next step depends on beside policy and optimiser, as plain data."""
-        return {"sampling": self._sampling_state, "next_group": self._next_group}
+        return {
+            "sampling": self._sampling_state,
+            "next_group": self._next_group,
+            "grader": self._parts.grader.state,
+        }
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Take back what ``state`` gave."""
+    def restore(self, state: dict[str, Any], grader_weights: dict[str, Any] | None = None) -> None:
+        """Take back what ``state`` gave; ``grader_weights`` where a grader was fitted again."""
         self._sampling_state, self._next_group = state["sampling"], state["next_group"]
+        self._parts.grader.restore(state["grader"], grader_weights)
 
     def _rollout(self, data: StepData) -> None:
         parts = self._parts
@@ -128,12 +134,18 @@ class Trainer:
 
     def _grade(self, data: StepData) -> None:
         graded = [group for group in data.kept if group.task.kind in GRADED_KINDS]
-        rankings = grade_groups(graded, self._parts.grader, untimed(self._parts.sandbox))
+        rankings = self._parts.grader.grade(graded, untimed(self._parts.sandbox), data.step)
         data.rankings = {group.id: ranking for group, ranking in zip(graded, rankings, strict=True)}
         for group in data.kept:
             if group.id not in data.rankings:
                 nothing = (float("nan"),) * len(group.trajectories)
                 data.rankings[group.id] = Ranking(ranks=nothing, abstain=NOT_GRADED)
+
+    def _gold(self, data: StepData) -> None:
+        data.gold = self._parts.grader.check(untimed(self._parts.sandbox), data.step)
+
+    def _recalibrate(self, data: StepData) -> None:
+        data.recalibrated = self._parts.grader.recalibrate(untimed(self._parts.sandbox), data.step)
 
     def _advantages(self, data: StepData) -> None:
         if not data.rows:

@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from gagar_core.grading.live import LiveGrader
+from gagar_core.grading.rules import NoGrader
 from gagar_core.protocols import SamplingPolicy
 from gagar_core.training.feed import TaskFeed
 from gagar_core.training.step import StepData
@@ -79,7 +81,7 @@ def sampler(
     """A real trainer of which only the sampling parts are used."""
     nothing: Any = None
     parts = Parts(
-        policy=Coin(pass_rate), sampling=sampling, grader=nothing, shaping=nothing, estimator=nothing,
+        policy=Coin(pass_rate), sampling=sampling, grader=LiveGrader(NoGrader(), 0), shaping=nothing, estimator=nothing,
         weighting=nothing, redistribution=nothing, updater=nothing, feed=TaskFeed(tasks(count), per_step, seed),
         sandbox=nothing, clock=nothing, group_size=group_size, seed=seed,
     )  # fmt: skip

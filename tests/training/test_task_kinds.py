@@ -15,6 +15,7 @@ from gagar_core.advantages.graded_weightings import LengthBucket
 from gagar_core.advantages.redistribution import SumPreserving
 from gagar_core.advantages.shaping import NoShaping
 from gagar_core.advantages.weightings import Linear
+from gagar_core.grading.live import LiveGrader
 from gagar_core.grading.rules import TrajectoryRule
 from gagar_core.sampling.outcome import KeepAll
 from gagar_core.sandbox import ProcessSandbox
@@ -49,7 +50,7 @@ def step(sandbox: ProcessSandbox, redistribution: Any, weighting: Any, estimator
     tasks = (*suite.train[:6], *suite.train[-6:])
     nothing: Any = None
     parts = Parts(
-        policy=Sloppy(), sampling=KeepAll(), grader=TrajectoryRule(), shaping=NoShaping(), estimator=estimator,
+        policy=Sloppy(), sampling=KeepAll(), grader=LiveGrader(TrajectoryRule(), 0), shaping=NoShaping(), estimator=estimator,
         weighting=weighting, redistribution=redistribution, updater=nothing, feed=TaskFeed(tasks, 12, 0),
         sandbox=sandbox, clock=PhaseClock(), group_size=6, seed=0,
     )  # fmt: skip

@@ -1,0 +1,97 @@
+"""Artifact ``grader``: the snapshot of a trained grader.
+
+weights.npz  snapshot.json (format, kind, settings, tokens)
+"""
+
+from __future__ import annotations
+
+import io
+import time
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from experiments import artifacts
+from experiments.identity import digest_of
+from experiments.schema import RunConfig, kind_of
+from gagar_core.errors import ArtifactError, RecordsError
+from gagar_core.grading.encoding import codec
+from gagar_core.grading.labelled import read_lines
+from gagar_core.grading.settings import LearnedSettings
+from gagar_core.records import publish, read_json, to_json
+from gagar_core.sandbox import open_sandbox
+from gagar_core.seeds import stream
+from gagar_core.training.checkpoint import arrays_bytes
+from gagar_core.types import Task
+
+FORMAT = 1
+"""Version of the snapshot folder."""
+SNAPSHOT, PARAMETERS = "snapshot.json", "weights.npz"
+
+
+def build(config: RunConfig, folder: Path, beat: Callable[[], None]) -> dict[str, Any]:
+    """Train the grader of a seed block, write its snapshot."""
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    settings = config.grader
+    data_folder = artifacts.ensure(artifacts.graded_groups_of(config), beat)
+    tasks = tasks_of(artifacts.data_config(config))
+    with open_sandbox(config.sandbox) as sandbox:
+        started = time.process_time()
+        data = read_lines(data_folder / "train.jsonl", tasks)
+        weights = settings.fit(
+            data, sandbox, stream(config.seed, "grader fit", digest_of(_fitting(settings)))
+        )
+        cpu = time.process_time() - started + sandbox.cpu_s
+    publish(folder / PARAMETERS, arrays_bytes(weights))
+    publish(folder / SNAPSHOT, to_json(snapshot_facts(settings)))
+    return {
+        "grader": kind_of("grader", settings),
+        "parameters": int(sum(value.size for value in weights.values())),
+        "train_groups": len(data) if not settings.train_groups else min(len(data), settings.train_groups),
+        "cpu_s": cpu,
+    }
+
+
+def snapshot_facts(settings: LearnedSettings) -> dict[str, Any]:
+    """What a snapshot must agree on with the code and the settings that read it."""
+    return {
+        "format": FORMAT,
+        "kind": kind_of("grader", settings),
+        "tokens": digest_of(list(codec().vocabulary)),
+        "settings": _fitting(settings),
+    }
+
+
+def load_snapshot(folder: Path, settings: LearnedSettings) -> dict[str, NDArray[Any]]:
+    """Parameters of a snapshot; raises ``ArtifactError`` if it is of another version, kind or shape."""
+    try:
+        facts = read_json(folder / SNAPSHOT)
+    except (RecordsError, OSError) as err:
+        raise ArtifactError(f"no grader snapshot: {err}") from err
+    expected = snapshot_facts(settings)
+    for name in ("format", "kind", "tokens"):
+        if facts.get(name) != expected[name]:
+            msg = f"the snapshot's {name} is {facts.get(name)!r}, not {expected[name]!r}: {folder}"
+            raise ArtifactError(msg)
+    try:
+        with np.load(io.BytesIO((folder / PARAMETERS).read_bytes()), allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as err:
+        msg = f"the snapshot's parameters cannot be read ({err}): {folder}"
+        raise ArtifactError(msg) from err
+
+
+def tasks_of(config: RunConfig) -> Mapping[str, Task]:
+    """All tasks of the suite by id."""
+    suite = config.tasks.load()
+    return {task.id: task for task in (*suite.train, *suite.held_out)}
+
+
+def _fitting(settings: LearnedSettings) -> dict[str, Any]:
+    return {name: getattr(settings, name) for name in settings.fitting}
