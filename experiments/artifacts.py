@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from experiments.identity import changed_fields, delta, digest_of
 from experiments.lease import LeaseHeldError, lease

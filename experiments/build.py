@@ -9,9 +9,9 @@ import torch
 
 from experiments import artifacts
 from experiments.identity import changed_fields, digest_of
+from experiments.live_grader import live_grader
 from experiments.schema import RunConfig, kind_of
 from experiments.sft_artifact import WEIGHTS
-from experiments.live_grader import live_grader
 from gagar_core.grading.live import LiveGrader
 from gagar_core.policies.embedded import EmbeddedPolicy
 from gagar_core.policies.weights import load_weights

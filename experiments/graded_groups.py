@@ -1,12 +1,12 @@
 """Artifacts ``graded_groups`` and ``held_out_groups``: groups of real policies, labelled by the label tests.
 
-Graders learn from what the SFT policy and a policy in its first RL steps write (the base algorithm: Dr. GRPO on
-mixed groups, no grader), and are judged on tasks that they never saw. Files, one labelled group per line:
+Graders learn from what the SFT policy and a policy in its first RL steps write (the base algorithm: Dr. GRPO
+on mixed groups, no grader), and are judged on tasks that they never saw. One labelled group per line:
 
     train.jsonl      training tasks whose groups the grader learns from
     gold.jsonl       training tasks kept apart for the gold set
-    held_out.jsonl   (held_out_groups) held-out tasks, by the SFT policy, by one after a few RL steps, and by one
-                     much later than what graders learn from; only for judging graders, no run needs it
+    held_out.jsonl   (held_out_groups) held-out tasks, by the SFT policy, by one after a few RL steps, and by
+                     one much later than what graders learn from; for judging graders, no run needs it
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """``python -m experiments train_grader grader=distilled_m``: train graders, judge them, print their accuracy.
 
-Everything is an artifact below ``root``: what is there is not built again, and a broken-off command goes on where
-it stopped.
+Everything is an artifact below ``root``: what is there is not built again, and a broken-off command goes on
+where it stopped.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ CLEAR = 0.02
 class Agreement:
     """Means over pairs and groups; a value is null where nothing could be asked.
 
-    ``pair_accuracy``: share of pairs of clearly different quality that are ordered rightly, a tie counts half.
+    ``pair_accuracy``: share of pairs of clearly different quality ordered rightly, a tie counts half.
     ``right_over_lucky``: the same over pairs of which one passes all label tests and the other does not.
     ``tau``: mean Kendall tau-b over groups whose labels and ranks do not all tie. ``top1``: share of groups
     whose best-ranked trajectory is of the best quality; several best-ranked ones count by their share.

@@ -1,8 +1,8 @@
 """A grader that is a readable list of rules, each a criterion with a weight.
 
-The five criteria of the method's grader (arXiv 2609.32577, appendix A.1: approach .30, precision .25, minimality
-.20, side effects .15, consistency .10) are judgements of a language model. Here each is something that can be
-counted on a trajectory, scored from 0 to 1.
+The five criteria of the method's grader (arXiv 2609.32577, appendix A.1: approach .30, precision .25,
+minimality .20, side effects .15, consistency .10) are judgements of a language model. Here each is something
+that can be counted on a trajectory, scored from 0 to 1.
 """
 
 from __future__ import annotations
@@ -56,6 +56,14 @@ CRITERIA: dict[str, Criterion] = {
     "side_effects": side_effects,
     "consistency": consistency,
 }
+PAPER_WEIGHTS = {
+    "approach": 0.3,
+    "precision": 0.25,
+    "minimality": 0.2,
+    "side_effects": 0.15,
+    "consistency": 0.1,
+}
+"""Weights of arXiv 2609.32577, appendix A.1."""
 _DECIMALS = 6
 """Sums that agree to so many decimals tie."""
 
@@ -64,16 +72,8 @@ _DECIMALS = 6
 class Constitution(GraderSettings):
     """Ranks by a weighted list of readable rules, with tiers and the reason for each."""
 
-    rules: dict[str, float] = field(
-        default_factory=lambda: {
-            "approach": 0.3,
-            "precision": 0.25,
-            "minimality": 0.2,
-            "side_effects": 0.15,
-            "consistency": 0.1,
-        }  # fmt: skip
-    )
-    """Criterion -> weight >= 0, at least one above 0: approach, precision, minimality, side_effects, consistency."""
+    rules: dict[str, float] = field(default_factory=lambda: dict(PAPER_WEIGHTS))
+    """Criterion -> weight >= 0, one above 0: approach, precision, minimality, side_effects, consistency."""
     good: float = 0.8
     """Weighted score in [0, 1] from which a trajectory is of tier 1."""
     poor: float = 0.5
@@ -120,7 +120,7 @@ class Constitution(GraderSettings):
 
 
 def special_cases(source: str) -> int:
-    """Branches on equality with a constant (list) that return a constant: answers written down, not computed."""
+    """Branches on equality with a constant (list) that return a constant: answers written down."""
     try:
         tree = parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

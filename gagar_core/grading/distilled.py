@@ -1,4 +1,4 @@
-"""Graders distilled into networks that read tokens: four sizes, three views, with or without failing context."""
+"""Graders distilled into networks that read tokens: four sizes, three views, failing context or not."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def fit_listwise(
     noise: float,
     rng: np.random.Generator,
 ) -> None:
-    """Train in place: AdamW, learning rate falling linearly to 0, label orders redrawn per epoch where they tie."""
+    """Train in place: AdamW, learning rate falling to 0, orders of equal labels redrawn every time."""
     if not data:
         msg = "no labelled group has two passing trajectories: raise budget.sft_demos or grader.data_steps"
         raise InputError(msg)
@@ -44,13 +44,13 @@ def fit_listwise(
         order = _order(batches[part], [labels[i] for i in parts[part]], rng)
         loss = listwise_loss(network(batches[part]), batches[part], order)
         optimiser.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         optimiser.step()
 
 
 def _noisy(one: LabelledGroup, noise: float, rng: np.random.Generator) -> np.ndarray:
-    """Qualities of the passing trajectories, in their order; the noise is drawn once, as a labeller's would be."""
+    """Qualities of the passing trajectories in their order; noise is drawn once, as a labeller's is."""
     values = np.array([one.quality[i] for i in one.ranked])
     return values + noise * rng.standard_normal(len(values)) if noise else values
 

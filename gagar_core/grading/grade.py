@@ -49,7 +49,7 @@ def grade_groups(
 
 
 def _judged(groups: Sequence[Group], grader: Grader, workspaces: Sequence[GroupWorkspace]) -> list[Ranking]:
-    """All groups at once where the grader can; if that fails, one by one, so that only the faulty one abstains."""
+    """All groups at once where the grader can; if that fails one by one: only the faulty one abstains."""
     many: Any = getattr(grader, "grade_many", None)
     if many is not None and len(groups) > 1:
         started = time.process_time()

@@ -1,4 +1,4 @@
-"""Groups whose passing trajectories are labelled by the label tests: what graders learn from and are judged on."""
+"""Groups labelled by the label tests: what graders learn from and are judged on."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class LabelledGroup:
 
 
 def label_groups(groups: Sequence[Group], sandbox: Sandbox, origin: str) -> list[LabelledGroup]:
-    """Those groups that a grader can be trained or judged on: two passing trajectories or more, all labelled."""
+    """Those groups that tell good from better: two passing trajectories or more, all labelled."""
     judged = [group for group in groups if len(group.passing) >= 2]
     shares = label_shares(judged, sandbox)
     return [

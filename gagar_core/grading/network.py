@@ -1,4 +1,4 @@
-"""The network of the distilled graders: a convolution over tokens, pooled per candidate, compared per group."""
+"""The network of the distilled graders: a convolution over tokens, pooled per candidate, compared."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from gagar_core.grading.encoding import Candidates, codec
 _SCALE = 64.0
 """Tokens that count as one."""
 _DROPOUT = 0.2
-"""Labelled groups are few, and who passed by luck cannot be read off tokens: without it luck is learned by heart."""
+"""Labelled groups are few, and luck cannot be read off tokens: without it, it is learned by heart."""
 VIEWS = ("joint", "pairwise", "pointwise")
 
 
 class CandidateNetwork(nn.Module):
     """Scores (C,) of candidates.
 
-    Windows of three tokens feed ``2 * width`` features. Their sums over a candidate (counts, such as test runs
-    after an OK), as they are and damped by log1p, its length and the words of the task make its vector. ``view`` says what a score may depend on: ``pointwise`` the candidate alone; ``joint`` also what sets
-    it apart from the other passing ones of its group, and the failing ones where they are given; ``pairwise`` is
-    its share of won comparisons with every other passing one.
+    Windows of three tokens feed ``2 * width`` features. Their sums over a candidate (counts, such as test
+    runs after an OK), as they are and damped by log1p, its length and the words of the task make its vector.
+    ``view`` says what a score may depend on: ``pointwise`` the candidate alone; ``joint`` also what sets it
+    apart from the other passing ones of its group, and the failing ones where they are given; ``pairwise`` is
+    its mean margin in comparisons with every other passing one.
     """
 
     def __init__(self, width: int, view: str) -> None:
@@ -60,13 +61,14 @@ class CandidateNetwork(nn.Module):
         total = windows.new_zeros(rows + 1, size).index_add(0, owner, windows)[:rows]
         lengths = torch.bincount(batch.row_of, minlength=rows + 1)[:rows].to(windows.dtype).unsqueeze(1)
         parts = [torch.log1p(total), total / _SCALE, self.words(batch.specs).mean(1), lengths / _SCALE]
-        return self.dropout(torch.relu(self.candidate(torch.cat(parts, 1))))
+        vectors: torch.Tensor = self.dropout(torch.relu(self.candidate(torch.cat(parts, 1))))
+        return vectors
 
     def _judged(self, inputs: torch.Tensor) -> torch.Tensor:
         return self.score(torch.relu(self.judge(inputs))).squeeze(1)  # type: ignore[no-any-return]
 
     def _won(self, vectors: torch.Tensor, batch: Candidates) -> torch.Tensor:
-        """Mean log-odds of being preferred over each other passing candidate of the group; antisymmetric."""
+        """Mean log-odds of being preferred over the other passing candidates; antisymmetric."""
         rows = torch.nonzero(batch.judged).squeeze(1)
         sizes = torch.bincount(batch.group_of[rows], minlength=batch.num_groups)
         first = torch.repeat_interleave(torch.arange(len(rows)), sizes[batch.group_of[rows]])

@@ -116,7 +116,7 @@ class RandomGrader(GraderSettings):
 
 @dataclass(kw_only=True)
 class Oracle(GraderSettings):
-    """Upper bound: ranks by the label tests, then true size and effort. No real grader can see the label tests."""
+    """Upper bound: ranks by the label tests, which no real grader sees, then by true size and effort."""
 
     upper_bound: ClassVar[bool] = True
 

@@ -26,7 +26,7 @@ class GraderSettings:
     swap_prob: float = 0.0
     """Controlled error: chance in [0, 1] that neighbours in the ranking change places; 0 = off."""
     bias_to_long: float = 0.0
-    """Controlled error: score added per standard deviation of length, in standard deviations of score; 0 = off."""
+    """Controlled error: score per standard deviation of length, in standard deviations of score; 0 = off."""
     error_from: int = 0
     """Training step from which the controlled error is in force, >= 0."""
     max_actions: int = 0

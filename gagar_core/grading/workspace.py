@@ -14,7 +14,7 @@ from gagar_core.types import CallResult, Group
 
 
 class OverBudgetError(Exception):
-    """A grader asked for more actions or tokens than its settings allow; its group keeps the base advantages."""
+    """A grader asked for more actions or tokens than allowed; its group keeps the base advantages."""
 
 
 @dataclass

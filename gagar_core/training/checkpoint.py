@@ -60,7 +60,7 @@ def save(
     save_weights(network, folder / "policy.npz")
     publish(folder / "optimiser.npz", _optimiser_bytes(optimiser))
     publish(folder / "state.json", to_json(state))
-    files = _FILES
+    files: tuple[str, ...] = _FILES
     if grader is not None:
         publish(folder / _GRADER, arrays_bytes(grader))
         files = (*_FILES, _GRADER)

@@ -93,7 +93,7 @@ def play(trainer: Trainer, steps: Sequence[int]) -> list[StepData]:
     done = []
     for step in steps:
         data = StepData(step)
-        for _, part in trainer.parts_of_step[:2]:
+        for _, part in trainer.parts_of_step[:3]:
             part(data)
         done.append(data)
     return done

@@ -55,7 +55,7 @@ def step(sandbox: ProcessSandbox, redistribution: Any, weighting: Any, estimator
         sandbox=sandbox, clock=PhaseClock(), group_size=6, seed=0,
     )  # fmt: skip
     data = StepData(0)
-    for _, part in Trainer(parts).parts_of_step[:4]:
+    for _, part in Trainer(parts).parts_of_step[:6]:
         part(data)
     return data
 
