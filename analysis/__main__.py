@@ -22,6 +22,7 @@ Reads run folders and says what they show: with intervals, n, and the names of t
   python -m analysis explain pareto runs/main              the runs and the formula behind it
   python -m analysis table runs/main --what comparisons    part of it, in the terminal
   python -m analysis calibrate runs/main                   how far these comparisons can be trusted
+  python -m analysis graders runs                          accuracy of the graders judged below a root
 """
 
 _REPORT_HELP = """\
@@ -58,6 +59,17 @@ _CALIBRATE_HELP = """\
 Tests the comparison itself on the runs at PATH: how often it finds a difference where there is none (runs of
 one variant against each other; pooled differences with random signs), and how often it finds a planted one at
 the planned number of seeds.
+"""
+
+
+_GRADERS_HELP = """\
+One row per grader that `python -m experiments train_grader` judged below PATH: means over training seeds with
+95 % t intervals. An upper bound reads the label tests, which no real grader sees.
+
+pair_accuracy     pairs of clearly different quality that are ordered rightly, a tie counts half
+right_over_lucky  the same over pairs of which one passes all label tests and the other passed by luck
+tau, top1         mean Kendall tau-b over groups; groups whose best trajectory is ranked first
+pair, step N      pair_accuracy on what a policy writes N steps into RL, later than what graders learn from
 """
 
 
@@ -110,6 +122,11 @@ def parser() -> argparse.ArgumentParser:
     table.set_defaults(run=_table)
 
     _add_calibrate(command)
+    graders = command("graders", "accuracy of graders, with intervals over training seeds", _GRADERS_HELP)
+    graders.add_argument(
+        "--format", default="text", metavar="FORM", help="text (default), markdown, csv or json"
+    )
+    graders.set_defaults(run=_graders)
     return top
 
 
@@ -131,6 +148,16 @@ def _add_explain(commands: Any) -> None:
     explain.add_argument("id", metavar="ID", help="a figure, metric, stability measure or event")
     explain.add_argument("path", type=Path, metavar="PATH", help="a root, sweep, run or report.json")
     explain.set_defaults(run=_explain)
+
+
+def _graders(options: argparse.Namespace) -> int:
+    from analysis.graders import accuracies, grader_rows
+    from analysis.table import FORMATS
+    from gagar_core.errors import check_choice, gather
+
+    gather(check_choice("--format", options.format, FORMATS), headline="analysis graders")
+    print(FORMATS[options.format](grader_rows(accuracies(options.path))))
+    return OK
 
 
 def _report(options: argparse.Namespace) -> int:

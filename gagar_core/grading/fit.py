@@ -38,15 +38,17 @@ def fit_listwise(
     ]
     batches = [encode([data[i].group for i in part], context) for part in parts]
     total = epochs * len(parts)
-    for done in range(total):
-        part = int(rng.integers(len(parts))) if len(parts) > 1 else 0
-        optimiser.param_groups[0]["lr"] = lr * (1 - done / total)
-        order = _order(batches[part], [labels[i] for i in parts[part]], rng)
-        loss = listwise_loss(network(batches[part]), batches[part], order)
-        optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-        optimiser.step()
+    with torch.random.fork_rng(devices=[]):  # dropout draws from torch's global generator
+        torch.manual_seed(int(rng.integers(2**31)))
+        for done in range(total):
+            part = int(rng.integers(len(parts))) if len(parts) > 1 else 0
+            optimiser.param_groups[0]["lr"] = lr * (1 - done / total)
+            order = _order(batches[part], [labels[i] for i in parts[part]], rng)
+            loss = listwise_loss(network(batches[part]), batches[part], order)
+            optimiser.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+            optimiser.step()
 
 
 def _noisy(one: LabelledGroup, noise: float, rng: np.random.Generator) -> np.ndarray:
