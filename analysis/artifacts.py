@@ -12,15 +12,23 @@ from gagar_core import records
 from gagar_core.errors import RecordsError
 
 
-def artifact_seconds(sweep: Sweep) -> dict[str, float]:
-    """run_id -> CPU seconds of the artifacts that it needs, where all are known."""
-    built = built_artifacts(sweep)
-    found = {}
-    for run_id, digests in needed(sweep).items():
-        parts = [built.get(digest, {}).get("cpu_s") for digest in digests]
-        if parts and all(part is not None for part in parts):
-            found[run_id] = float(sum(part for part in parts if part is not None))
-    return found
+def artifact_seconds(sweep: Sweep) -> tuple[dict[str, float], str]:
+    """run_id -> CPU seconds of the artifacts that it needs; and why they are not known, or "".
+
+    All or none: a run whose artifacts were left out would look cheaper than one that pays for them.
+    """
+    if not sweep.has_plan:
+        return {}, "without a plan it is not known which ones the runs needed"
+    built, planned = built_artifacts(sweep), needed(sweep)
+    needs = {run.run_id: planned.get(run.run_id, []) for run in sweep.runs if run.readable}
+    digests = {digest for found in needs.values() for digest in found}
+    unknown = sorted(digest for digest in digests if built.get(digest, {}).get("cpu_s") is None)
+    if unknown:
+        return {}, (
+            f"what {len(unknown)} of {len(digests)} artifacts cost is not known (is this a copy of the sweep "
+            "without the artifacts folder beside it?)"
+        )
+    return {i: float(sum(built[d]["cpu_s"] for d in found)) for i, found in needs.items()}, ""
 
 
 def needed(sweep: Sweep) -> dict[str, list[str]]:

@@ -84,22 +84,16 @@ def _row_means(values: Floats) -> Floats:
 def task_outcomes(tables: Tables) -> pl.DataFrame:
     """Per run, step and held-out task: valid attempts ``n``, how many ``passed``, and the same for audit.
 
-    Sorted by run, step and task.
+    Sorted by run, step and task. Beside them stand the sums of ``_sums``, so that evaluations are read once.
     """
     import polars as pl
 
-    return (
-        _held_out(tables)
-        .group_by("run_id", "step", "task_id")
-        .agg(
-            pl.len().cast(pl.Int64).alias("n"),
-            pl.col("passed").sum().cast(pl.Int64),
-            pl.col("audit_passed").sum().cast(pl.Int64),
-            pl.col("audit_passed").count().cast(pl.Int64).alias("n_audit"),
-        )
-        .collect()
-        .sort("run_id", "step", "task_id")
-    )
+    audit = [
+        pl.col("audit_passed").sum().cast(pl.Int64),
+        pl.col("audit_passed").count().cast(pl.Int64).alias("n_audit"),
+    ]
+    by = ("run_id", "step", "task_id")
+    return _held_out(tables).group_by(by).agg(*_sums(), *audit).collect().sort(by)
 
 
 def _held_out(tables: Tables) -> pl.LazyFrame:
@@ -112,12 +106,15 @@ def _held_out(tables: Tables) -> pl.LazyFrame:
 
 def evaluation_curves(tables: Tables, outcomes: pl.DataFrame) -> dict[str, Curve]:
     """Curves of the metrics that come from held-out evaluations; ``outcomes`` as from ``task_outcomes``."""
+    import polars.selectors as cs
+
     ids = [run.run_id for run in tables.runs]
     curves = {
         "held_out_pass": _matrix(ids, *_task_means(outcomes, "passed", "n")),
         "held_out_audit": _matrix(ids, *_task_means(outcomes, "audit_passed", "n_audit")),
     }
-    per_step = _sums(_held_out(tables)).collect().sort("run_id", "step")
+    sums = [name for name in outcomes.columns if name not in ("run_id", "step", "task_id")]
+    per_step = outcomes.group_by("run_id", "step").agg(cs.by_name(sums).sum()).sort("run_id", "step")
     curves |= {name: _ratio(ids, per_step, *pair) for name, pair in _TRAJECTORY_RATIOS.items()}
     return curves | _derived(curves)
 
@@ -162,15 +159,15 @@ _TRAJECTORY_RATIOS = {
 """metric -> numerator and denominator among the sums of ``_sums``."""
 
 
-def _sums(rows: pl.LazyFrame) -> pl.LazyFrame:
-    """Exact integer sums per run and step of trajectory-like rows (``trajectories`` or ``evals``)."""
+def _sums() -> list[pl.Expr]:
+    """Exact integer sums over groups of trajectory-like rows (``trajectories`` or ``evals``)."""
     import polars as pl
 
     tokens = pl.col("gen_tokens").cast(pl.Int64) + pl.col("obs_tokens").cast(pl.Int64).fill_null(0)
     passed = pl.col("passed")
     diff = pl.col("diff_add").cast(pl.Int64) + pl.col("diff_del").cast(pl.Int64)
     functions = pl.col("functions_changed").cast(pl.Int64)
-    return rows.group_by("run_id", "step").agg(
+    return [
         pl.len().cast(pl.Int64).alias("n"),
         passed.sum().cast(pl.Int64),
         tokens.sum().alias("tokens"),
@@ -187,7 +184,7 @@ def _sums(rows: pl.LazyFrame) -> pl.LazyFrame:
         diff.filter(passed).count().cast(pl.Int64).alias("n_diff_passing"),
         functions.filter(passed).sum().alias("functions_changed_passing"),
         functions.filter(passed).count().cast(pl.Int64).alias("n_functions_passing"),
-    )
+    ]
 
 
 def training_curves(tables: Tables) -> dict[str, Curve]:
@@ -200,7 +197,8 @@ def training_curves(tables: Tables) -> dict[str, Curve]:
     rows = tables.scan("trajectories").filter(
         pl.col("valid").fill_null(True) & pl.col("passed").is_not_null()
     )
-    sums = _sums(rows).collect().sort("run_id", "step").with_columns(pl.col("step") + 1)
+    by = ("run_id", "step")
+    sums = rows.group_by(by).agg(*_sums()).collect().sort(by).with_columns(pl.col("step") + 1)
     ids = [run.run_id for run in tables.runs]
     return {f"train_{name}": _ratio(ids, sums, *pair) for name, pair in _TRAJECTORY_RATIOS.items()}
 
@@ -243,18 +241,3 @@ def _matrix(ids: list[str], run_ids: list[str], steps: NDArray[np.int64], values
     rows = np.array([position[run_id] for run_id in run_ids if run_id in position], dtype=np.int64)
     table[rows, np.searchsorted(grid, steps[keep])] = values[keep]
     return Curve(tuple(ids), grid, table)
-
-
-def phase_seconds(tables: Tables, columns: Iterable[str]) -> dict[str, dict[str, float]]:
-    """run_id -> column -> sum over steps, for columns of ``steps``; a column never filled is absent."""
-    names = list(columns)
-    frame = tables.scan("steps").select("run_id", "step", *names).collect().sort("run_id", "step")
-    totals: dict[str, dict[str, float]] = {run.run_id: {} for run in tables.runs}
-    for name in names:
-        part = frame.drop_nulls(name)
-        ids = part["run_id"].to_numpy()
-        starts = np.flatnonzero(np.append(True, ids[1:] != ids[:-1])) if part.height else np.zeros(0, int)
-        sums = np.add.reduceat(part[name].to_numpy(), starts) if part.height else np.zeros(0)
-        for run_id, total in zip(ids[starts], sums, strict=True):
-            totals[str(run_id)][name] = float(total)
-    return totals

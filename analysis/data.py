@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.curves import Curve, evaluation_curves, phase_seconds, task_outcomes, training_curves
+from analysis.curves import Curve, evaluation_curves, task_outcomes, training_curves
 from analysis.details import RunDetails, held_out_medians, read_details
 from analysis.efficiency import Grounds, efficiency
 from analysis.endpoints import Endpoint, choose_endpoint
 from analysis.frames import Gap, Tables, open_tables
-from analysis.metrics import BASE_CURVE, PHASES, TRAIN_WINDOW, TRAINING, Metric
+from analysis.metrics import BASE_CURVE, TRAIN_WINDOW, TRAINING, Metric
 from analysis.statistics import exact_mean
-from analysis.step_signals import Signals, read_signals
+from analysis.step_signals import Signals, phase_seconds, read_signals
 from analysis.study import Run, Sweep, load_sweeps, require_readable
 from gagar_core.errors import RecordsError
 
@@ -79,14 +79,17 @@ def read(path: Path) -> list[SweepData]:
 
 
 def _read_sweep(path: Path, sweep: Sweep, tables: Tables) -> SweepData:
-    """Read a sweep; if a query fails on a file that looked well, find it, leave its run out, read again."""
+    """Read a sweep; if a query fails on a file that looked well, find it, leave its run out, read again.
+
+    To find it every file is read from end to end: as long as a report takes, but only where one is damaged.
+    """
     import polars as pl
 
     try:
         return read_tables(sweep, tables)
-    except (pl.exceptions.PolarsError, OSError) as err:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, RecordsError) as err:
         suspects, rest = open_tables(sweep, thorough=True)
-        if suspects == sweep:
+        if [run.status for run in suspects.runs] == [run.status for run in sweep.runs]:
             raise RecordsError(f"{sweep.path}: a table cannot be read: {err}") from err
         require_readable(path, [suspects])
         return read_tables(suspects, rest)
@@ -107,7 +110,7 @@ def read_tables(sweep: Sweep, tables: Tables) -> SweepData:
         sweep=sweep,
         curves=curves | costs,
         outcomes=outcomes,
-        seconds=phase_seconds(tables, PHASES),
+        seconds=phase_seconds(signals),
         last_steps=_last_steps(curves[BASE_CURVE[TRAINING]]),
         ends=ends,
         gaps=tables.gaps(),

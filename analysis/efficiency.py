@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.artifacts import artifact_seconds, needed
+from analysis.artifacts import artifact_seconds
 from analysis.curves import Curve
 from analysis.endpoints import choose_endpoint
 from analysis.statistics import Floats
@@ -40,7 +40,7 @@ def efficiency(
 
     Pass at a budget and cost of a level are one number per run, repeated at every step that it has.
     """
-    starts = _starts(sweep)
+    starts, _ = artifact_seconds(sweep)
     costs = {i: costs_at(signals.get(i), passed.steps, starts.get(i, 0.0)) for i in passed.run_ids}
     grounds = find_grounds(sweep, passed, costs)
     seeds = {run.run_id: run.seed for run in sweep.runs}
@@ -87,13 +87,6 @@ def find_grounds(sweep: Sweep, passed: Curve, costs: Mapping[str, Mapping[str, F
 
 def _lower(known: dict[int, float], key: int, value: float) -> None:
     known[key] = min(value, known.get(key, value))
-
-
-def _starts(sweep: Sweep) -> dict[str, float]:
-    """CPU seconds of the artifacts of each run; none at all if those of some run are not known."""
-    known, planned = artifact_seconds(sweep), needed(sweep)
-    wanted = [run.run_id for run in sweep.runs if run.readable and planned.get(run.run_id)]
-    return known if all(run_id in known for run_id in wanted) else {}
 
 
 def value_at_cost(costs: Floats, values: Floats, budget: float) -> float:

@@ -15,6 +15,7 @@ from analysis.study import DAMAGED, Run, Sweep
 from gagar_core import records
 from gagar_core.errors import RecordsError
 from gagar_core.records.reader import live_chunks
+from gagar_core.records.schema import RUN_TABLES
 from gagar_core.records.writer import polars_schema
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 Chunk = Mapping[str, Any]
 """An entry of a manifest: file, rows, first, last, attempt."""
 
-READ_TABLES = ("steps", "trajectories", "evals")
+READ_TABLES = ("steps", "trajectories", "evals", "grades")
 """Tables that a report reads; a run in which one of them is damaged is left out and named."""
 
 
@@ -100,16 +101,19 @@ def open_tables(sweep: Sweep, *, thorough: bool = False) -> tuple[Sweep, Tables]
     """Open the tables of a sweep's runs; a run whose tables cannot be read becomes ``damaged``, with why.
 
     Checks manifests, that every chunk is there and ends like Parquet, that no two chunks of one attempt
-    overlap, and the columns of the first chunk; ``thorough`` checks the columns of every chunk.
+    overlap, and the columns of the first chunk; ``thorough`` reads every chunk from end to end. Of the tables
+    that a report does not read only the first two are checked; their faults are warnings.
     """
     runs: list[Run] = []
     chunks: dict[tuple[str, str], Sequence[Chunk]] = {}
     unknown: dict[str, set[str]] = {}
+    unread: list[str] = []
     for run in sweep.runs:
         if not run.readable:
             runs.append(run)
             continue
         opened, faults = _open_run(run.path, unknown, thorough)
+        unread += [f"{run.run_id}: {fault}" for fault in _faults_elsewhere(run.path)]
         if faults:
             runs.append(replace(run, status=DAMAGED, reason="; ".join(faults)))
             continue
@@ -117,7 +121,9 @@ def open_tables(sweep: Sweep, *, thorough: bool = False) -> tuple[Sweep, Tables]
         chunks |= {(run.run_id, table): found for table, found in opened.items()}
     readable = tuple(run for run in runs if run.readable)
     names = {table: sorted(found) for table, found in sorted(unknown.items())}
-    return replace(sweep, runs=tuple(runs)), Tables(readable, chunks, names)
+    known = set(sweep.warnings)
+    warnings = (*sweep.warnings, *(text for text in unread if text not in known))
+    return replace(sweep, runs=tuple(runs), warnings=warnings), Tables(readable, chunks, names)
 
 
 def _open_run(
@@ -130,7 +136,10 @@ def _open_run(
             opened[table] = live_chunks(folder, table)
             faults += _overlaps(folder / table, opened[table])
             for chunk in opened[table] if thorough else opened[table][:1]:
-                extra = _unknown_columns(folder / table / chunk["file"], table)
+                path = folder / table / chunk["file"]
+                extra = _unknown_columns(path, table)
+                if thorough:
+                    _read_whole(path)
                 if extra:
                     unknown.setdefault(table, set()).update(extra)
         except RecordsError as err:
@@ -138,6 +147,31 @@ def _open_run(
         except (KeyError, TypeError, AttributeError) as err:
             faults.append(f"{folder / table}: the manifest is incomplete ({err!r})")
     return opened, faults
+
+
+def _faults_elsewhere(folder: Path) -> list[str]:
+    """What is wrong with the tables that a report does not read: they cost no run its place."""
+    faults = []
+    for table in RUN_TABLES:
+        if table in READ_TABLES:
+            continue
+        try:
+            faults += _overlaps(folder / table, live_chunks(folder, table))
+        except RecordsError as err:
+            faults.append(f"{err} (this report does not need it)")
+        except (KeyError, TypeError, AttributeError) as err:
+            faults.append(f"{folder / table}: the manifest is incomplete ({err!r})")
+    return faults
+
+
+def _read_whole(path: Path) -> None:
+    """Raise ``RecordsError`` if a page inside the file is damaged: its footer does not tell."""
+    import polars as pl
+
+    try:
+        pl.read_parquet(path)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as err:
+        raise RecordsError(f"{path} is damaged inside: {str(err).splitlines()[0]}") from err
 
 
 def _overlaps(folder: Path, chunks: Iterable[Chunk]) -> list[str]:

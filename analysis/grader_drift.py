@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """Agreement at one step, averaged over gold groups; null where every group ties or nothing was read."""
+    """Agreement at one step, averaged over gold groups; null where every group ties or nothing was read.
+
+    ``consistency``: share of pairs that the grader orders alike when it is shown them in another order.
+    """
 
     step: int
     groups: int
@@ -23,50 +28,88 @@ class Drift:
     top1: float | None
     rank_shift: float | None
     parse_fail: float
+    consistency: float | None
+
+
+Member = tuple[int, int]
+"""A trajectory of the gold set: group and sample."""
 
 
 def drift(gold: pl.DataFrame) -> list[Drift]:
     """One entry per step at which the gold set was graded, in order.
 
-    ``gold`` has columns step, group_id, sample_idx, rank, gold_rank, parse_ok and order_seed. ``rank_shift``
-    is the mean absolute change of a member's rank against the first such step.
+    ``gold`` has columns step, group_id, sample_idx, rank, gold_rank, parse_ok and order_seed. A group may
+    have been graded in several orders: agreement is that of the first (lowest ``order_seed``), the others
+    tell how consistent the grader is. ``rank_shift`` is the mean absolute change of a member's rank against
+    the first such step.
     """
+    import polars as pl
+
     if gold.height == 0:
         return []
-    ordered = gold.sort("step", "group_id", "sample_idx", "order_seed")
-    first: dict[tuple[int, int], float] = {}
+    seeded = gold.with_columns(pl.col("order_seed").fill_null(0)).sort(
+        "step", "group_id", "order_seed", "sample_idx"
+    )
+    first: dict[Member, float] = {}
     found = []
-    for (step,), part in ordered.group_by("step", maintain_order=True):
-        ranks = part["rank"].cast(float).to_numpy()
-        keys = list(zip(part["group_id"].to_list(), part["sample_idx"].to_list(), strict=True))
-        if not first:
-            first = {key: float(r) for key, r in zip(keys, ranks, strict=True) if math.isfinite(r)}
-        shifts = [abs(r - first[key]) for key, r in zip(keys, ranks, strict=True) if key in first and r == r]
-        found.append(_at_step(int(step), part, shifts))
+    for (step,), part in seeded.group_by("step", maintain_order=True):
+        groups = [_orders(group) for _, group in part.group_by("group_id", maintain_order=True)]
+        ranks = {member: rank for orders in groups for member, rank in _ranks(orders[0]).items()}
+        first = first or ranks
+        shifts = [abs(rank - first[member]) for member, rank in ranks.items() if member in first]
+        found.append(_at_step(int(step), part, groups, shifts))
     return found
 
 
-def _at_step(step: int, part: pl.DataFrame, shifts: list[float]) -> Drift:
+def _orders(group: pl.DataFrame) -> list[pl.DataFrame]:
+    return [part for _, part in group.group_by("order_seed", maintain_order=True)]
+
+
+def _ranks(order: pl.DataFrame) -> dict[Member, float]:
+    """Member -> rank, for those that got one."""
+    rows = order.select("group_id", "sample_idx", "rank").drop_nulls().iter_rows()
+    return {(group, sample): float(rank) for group, sample, rank in rows if math.isfinite(rank)}
+
+
+def _at_step(step: int, part: pl.DataFrame, groups: list[list[pl.DataFrame]], shifts: list[float]) -> Drift:
     taus, tops = [], []
-    groups = 0
-    for _, group in part.group_by("group_id", maintain_order=True):
-        rank, gold = (group[name].cast(float).to_numpy() for name in ("rank", "gold_rank"))
+    for orders in groups:
+        rank, gold = (orders[0][name].cast(float).to_numpy() for name in ("rank", "gold_rank"))
         keep = np.isfinite(rank) & np.isfinite(gold)
-        groups += 1
         if keep.sum() < 2:
             continue
         tau = kendall_tau_b(rank[keep], gold[keep])
         if tau is not None:
             taus.append(tau)
         tops.append(bool(gold[keep][int(rank[keep].argmin())] == gold[keep].min()))
+    alike = [share for orders in groups for share in _alike(orders)]
     return Drift(
         step=step,
-        groups=groups,
-        tau=float(np.mean(taus)) if taus else None,
-        top1=float(np.mean(tops)) if tops else None,
-        rank_shift=float(np.mean(shifts)) if shifts else None,
+        groups=len(groups),
+        tau=_mean(taus),
+        top1=_mean(tops),
+        rank_shift=_mean(shifts),
         parse_fail=1.0 - float(part["parse_ok"].fill_null(True).to_numpy().mean()),
+        consistency=_mean(alike),
     )
+
+
+def _alike(orders: list[pl.DataFrame]) -> list[float]:
+    """Share of pairs ordered alike (ties alike too) in the first and in each other order of one group."""
+    usual = _ranks(orders[0])
+    found = []
+    for other in map(_ranks, orders[1:]):
+        both = sorted(usual.keys() & other.keys())
+        pairs = [
+            np.sign(usual[a] - usual[b]) == np.sign(other[a] - other[b]) for a, b in combinations(both, 2)
+        ]
+        if pairs:
+            found.append(float(np.mean(pairs)))
+    return found
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return float(np.mean(values)) if values else None
 
 
 def kendall_tau_b(x: ArrayLike, y: ArrayLike) -> float | None:

@@ -20,15 +20,23 @@ AXES = {
     "cpu_s": "CPU seconds of all phases, grading and the run's artifacts included",
 }
 
+RUN_ALONE = "CPU seconds of all phases of the run alone, grading included, artifacts left out"
+"""The third axis where the cost of an artifact is not known."""
+
 SIGNAL_POINTS = 60
 """Points per curve of a training signal."""
 
 
 def learning_section(data: SweepData) -> dict[str, Any]:
-    """Per variant: held-out pass over steps, the mean cost reached at each, and every run's own points."""
-    artifacts = artifact_seconds(data.sweep)
+    """Per variant: held-out pass over steps, the mean cost reached at each, and every run's own points.
+
+    ``artifacts_unknown`` says why CPU seconds leave out what artifacts cost, where they do.
+    """
+    artifacts, unknown = artifact_seconds(data.sweep)
+    axes = AXES if not unknown else AXES | {"cpu_s": f"{RUN_ALONE}: {unknown}"}
     return {
-        "axes": AXES,
+        "axes": axes,
+        "artifacts_unknown": unknown,
         "variants": {label: _variant(data, label, artifacts) for label in data.sweep.variants},
     }
 

@@ -104,7 +104,10 @@ def shape(values: Floats, min_tail: int = MIN_TAIL) -> dict[str, float]:
     if values.min() > 0:
         found["geometric_mean"] = float(np.exp(np.log(values).mean()))
     allowed = [q for q in QUANTILES if values.size >= min_tail / (1 - q) - 1e-9]
-    return found | {f"q{round(100 * q)}": float(np.quantile(values, q)) for q in allowed}
+    if not allowed:
+        return found
+    levels = np.quantile(values, allowed)
+    return found | {f"q{round(100 * q)}": float(v) for q, v in zip(allowed, levels, strict=True)}
 
 
 def tail(rows: Rows) -> dict[str, float]:
@@ -120,8 +123,11 @@ def tail(rows: Rows) -> dict[str, float]:
 def causes(rows: Rows) -> dict[str, float]:
     """Share of trajectories that each limit cut off, by stop reason; ``overlong`` is their sum."""
     cut = rows.flags["truncated"]
-    names, counts = np.unique(rows.stop[cut], return_counts=True)
-    shares = {str(name) or "unknown": float(n) / len(rows) for name, n in zip(names, counts, strict=True)}
+    codes, counts = np.unique(rows.stop[cut], return_counts=True)
+    shares = {
+        rows.reasons[c] or "unknown": float(n) / len(rows)
+        for c, n in zip(codes.tolist(), counts, strict=True)
+    }
     return {"overlong": float(cut.mean())} | shares
 
 

@@ -36,7 +36,7 @@ CONSERVED = 1e-6
 
 _LEVELS = (
     "entropy_tok", "entropy_traj", "kl_k1", "kl_k3", "kl_ref", "grad_norm", "clip_low", "clip_high",
-    "ratio_p99", "is_ess", "adv_ess", "lambda_mean", "logprob_gap",
+    "ratio_p99", "ratio_p999", "is_ess", "adv_ess", "lambda_mean", "logprob_gap",
 )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from analysis.curves import Curve
 from analysis.distributions import t_quantile
+from analysis.statistics import Floats
 
 CURVES = (
     "held_out_pass",
@@ -55,11 +56,18 @@ def summarise(curve: Curve) -> dict[str, Any]:
         "step": steps.tolist(),
         "n": n.tolist(),
         "mean": mean.tolist(),
-        "median": [float(np.median(values[present[:, j], j])) for j in range(steps.size)],
+        "median": column_medians(np.where(present, values, np.nan)).tolist(),
         "low": (mean - factor * sd).tolist(),
         "high": (mean + factor * sd).tolist(),
         "solid_until": _solid_until(steps, present),
     }
+
+
+def column_medians(values: Floats) -> Floats:
+    """Median of the numbers of each column, NaN left out; every column needs one."""
+    ordered = np.sort(values, axis=0)  # NaN last
+    n, columns = np.isfinite(ordered).sum(axis=0), np.arange(ordered.shape[1])
+    return np.asarray((ordered[(n - 1) // 2, columns] + ordered[n // 2, columns]) / 2)
 
 
 def _solid_until(steps: np.ndarray, present: np.ndarray) -> int | None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from analysis.data import SweepData
 from analysis.details import RunDetails
+from analysis.kl_budget import kl_at_equal_pass
 from analysis.learning import signal_curves
 from analysis.members import Members
 from analysis.metrics import EVALS, METRICS, TRAINING
@@ -29,6 +30,7 @@ def stability_section(data: SweepData) -> dict[str, Any]:
         "kinds": EVENTS,
         "variants": [_variant(data, label) for label in data.sweep.variants],
         "events": _events(data),
+        "kl_at_equal_pass": kl_at_equal_pass(data),
         "signals": signal_curves(data, STRIP),
     }
 
@@ -122,7 +124,10 @@ def _gap_slopes(data: SweepData, run_ids: tuple[str, ...]) -> dict[str, float]:
 def _drift(members: Members) -> list[dict[str, Any]]:
     """Grader against gold set per step, mean over runs; empty if no run graded a gold set."""
     steps = sorted({one.step for d in members.details().values() for one in d.drift})
-    units = {"tau": "correlation", "top1": "share", "rank_shift": "ranks", "parse_fail": "share"}
+    units = {
+        "tau": "correlation", "top1": "share", "rank_shift": "ranks", "parse_fail": "share",
+        "consistency": "share",
+    }  # fmt: skip
     return [
         {"step": step}
         | {

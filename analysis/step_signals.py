@@ -15,9 +15,10 @@ COLUMNS = (
     "groups_sampled", "groups_kept", "groups_all_pass", "groups_all_fail", "traj_sampled", "traj_used",
     "traj_invalid", "gen_tokens", "obs_tokens", "wasted_tokens", "reward_mean", "pass_rate",
     "mean_total_tokens", "mean_test_runs", "truncated_rate", "loss", "entropy_tok", "entropy_traj",
-    "kl_k1", "kl_k3", "kl_ref", "grad_norm", "clip_low", "clip_high", "ratio_p99", "ratio_max", "is_ess",
-    "adv_ess", "logprob_gap", "lambda_mean", "groups_capped", "groups_fallback", "groups_abstained",
-    "conservation", "updates", "n_nonfinite", "grader_actions", "grader_tokens", "sandbox_timeouts",
+    "kl_k1", "kl_k3", "kl_ref", "grad_norm", "clip_low", "clip_high", "ratio_p99", "ratio_p999",
+    "ratio_max", "is_ess", "adv_ess", "logprob_gap", "lambda_mean", "groups_capped", "groups_fallback",
+    "groups_abstained", "conservation", "updates", "n_nonfinite", "grader_actions", "grader_tokens",
+    "sandbox_timeouts",
     *PHASES,
 )  # fmt: skip
 """Columns of ``steps`` that the stability report and the cost axes read."""
@@ -81,4 +82,12 @@ def costs_at(signals: Signals | None, steps: Any, start: float = 0.0) -> dict[st
     return {
         "tokens": tokens[position] if np.isfinite(signals["gen_tokens"]).all() else nothing,
         "cpu_s": cpu[position] if np.isfinite(total_cpu(signals)).all() else nothing,
+    }
+
+
+def phase_seconds(signals: Mapping[str, Signals]) -> dict[str, dict[str, float]]:
+    """run_id -> phase -> CPU seconds over all steps; a phase that was never recorded is absent."""
+    return {
+        run_id: {phase: float(np.nansum(one[phase])) for phase in PHASES if np.isfinite(one[phase]).any()}
+        for run_id, one in signals.items()
     }

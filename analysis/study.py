@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ class Run:
         return self.status not in (NOT_STARTED, DAMAGED)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Sweep:
     """The runs of one question. ``planned`` maps a variant to its planned seed blocks."""
 
@@ -75,7 +76,14 @@ class Sweep:
 
     def runs_of(self, variant: str) -> list[Run]:
         """Runs of one variant by seed."""
-        return [run for run in self.runs if run.variant == variant]
+        return list(self._by_variant.get(variant, ()))
+
+    @cached_property
+    def _by_variant(self) -> dict[str, list[Run]]:
+        found: dict[str, list[Run]] = {}
+        for run in self.runs:
+            found.setdefault(run.variant, []).append(run)
+        return found
 
 
 def load_sweeps(path: Path) -> list[Sweep]:

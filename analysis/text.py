@@ -23,7 +23,10 @@ def interval_text(number: Mapping[str, Any]) -> str:
     if interval is None:
         return str(number["why"]) or "no interval"
     unit = number["unit"]
-    return f"[{format_value(interval['low'], unit)}, {format_value(interval['high'], unit)}]"
+    text = f"[{format_value(interval['low'], unit)}, {format_value(interval['high'], unit)}]"
+    if interval["low"] == interval["high"]:
+        text += f" all {number['n_used']} equal: no spread to judge by"
+    return text
 
 
 def format_number(number: Mapping[str, Any]) -> str:

@@ -75,7 +75,9 @@ def _rows(ledger: Ledger, study: Study, trial: FrozenTrial) -> Iterator[dict[str
     for seed in ledger.head["seeds"]:
         identity = run_id(trial_config(ledger, choice, settings, seed))
         result = RunFolder(ledger.run_folder(identity)).result
-        value = result["last"][OBJECTIVE] if result.get("status") == "finished" else None
+        # single seeds of a failed trial may have finished: they are no objective
+        whole = trial.state == TrialState.COMPLETE and result.get("status") == "finished"
+        value = result["last"][OBJECTIVE] if whole else None
         yield {
             "trial": trial.number,
             "run_id": identity,

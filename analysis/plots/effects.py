@@ -115,7 +115,7 @@ def profile(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
     if not rows:
         return None
     chosen = highlighted(sweep, list(rows))
-    look = styled(looks, chosen, sweep["baseline"])
+    look = styled(sweep, looks, chosen)
     figure, panels = stack(1, look, height=1.7)
     axes = panels[0]
     for label, one in rows.items():

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from analysis.plots.drawing import Drawing, Section, finish, n_words, shown_words
 from analysis.plots.stacks import (
@@ -34,7 +36,7 @@ def learning(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
     if not series:
         return None
     chosen = highlighted(sweep, list(series))
-    look = styled(looks, chosen, sweep["baseline"])
+    look = styled(sweep, looks, chosen)
     axes_with_data = [a for a in _AXES if any(v is not None for one in series.values() for v in one[a])]
     figure, panels = stack(len(axes_with_data), look)
     camps = two_camps(sweep)
@@ -46,7 +48,7 @@ def learning(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
             line(axes, one[axis], middle, style, pale=pale, solid=solid_part(one))
             if not pale and len(chosen) == len(series):
                 _runs(axes, sweep, label, one["runs"], axis, look[label].colour)
-        axes.set_xlabel(_AXES[axis], fontsize=7, labelpad=1)
+        axes.set_xlabel(_axis_name(sweep, axis), fontsize=7, labelpad=1)
         _pass_axis(axes, whole=axis == "step")
     middles = {n: (series[n]["median"] if n in camps else series[n]["mean"]) for n in chosen}
     ends = {label: last_value(series[label]["step"], middles[label]) for label in chosen}
@@ -55,13 +57,24 @@ def learning(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
     alt = "; ".join(_words(label, one) for label, one in series.items())
     caption = (
         "Held-out pass over training steps, generated tokens and CPU seconds (mean cost reached at each "
-        "evaluation). Line: mean over seeds; thin: seeds (cross: died); "
+        f"evaluation). {_artifact_words(sweep)}Line: mean over seeds; thin: seeds (cross: died); "
         f"{SURVIVORS}. "
         + camp_words(camps)
         + highlight_words(sweep, chosen, len(series))
         + n_words(sweep, "held_out_pass")
     )
     return finish(figure, "learning", "Learning curves: by step, token and CPU second", caption, alt)
+
+
+def _axis_name(sweep: Section, axis: str) -> str:
+    if axis == "cpu_s" and sweep["learning"]["artifacts_unknown"]:
+        return "CPU seconds of the run, cost of artifacts unknown"
+    return _AXES[axis]
+
+
+def _artifact_words(sweep: Section) -> str:
+    why = sweep["learning"]["artifacts_unknown"]
+    return f"CPU seconds leave out artifacts: {why}. " if why else ""
 
 
 def _words(label: str, one: Mapping[str, Any]) -> str:
@@ -76,12 +89,22 @@ def _words(label: str, one: Mapping[str, Any]) -> str:
 
 
 def _runs(axes: Axes, sweep: Section, label: str, runs: Mapping[str, Any], axis: str, colour: str) -> None:
-    status = {run["run_id"]: run["status"] for run in sweep["runs"]}
-    for run_id, one in runs.items():
-        x, y = numbers(one[axis]), numbers(one["pass"])
-        axes.plot(x, y, color=colour, lw=0.5, alpha=0.35, zorder=2)
-        if status.get(run_id) in DEAD:
-            axes.plot(x[-1:], y[-1:], ls="", marker="x", ms=4, mew=1.0, color=colour, zorder=4)
+    from matplotlib.collections import LineCollection
+
+    dead = {run["run_id"] for run in sweep["runs"] if run["status"] in DEAD}
+    lines = {i: np.column_stack([numbers(one[axis]), numbers(one["pass"])]) for i, one in runs.items()}
+    axes.add_collection(LineCollection(list(lines.values()), colors=colour, lw=0.5, alpha=0.35, zorder=2))
+    ends = np.array([line[-1] for run_id, line in lines.items() if run_id in dead]).reshape(-1, 2)
+    if ends.size:
+        axes.plot(*ends.T, ls="", marker="x", ms=4, mew=1.0, color=colour, zorder=4)
+
+
+def _free_corner(runs: Collection[Mapping[str, Any]]) -> float:
+    """Height for words at the right of a panel: below the lines, or above them where they end low."""
+    ends = [value for one in runs for value in one["pass"][len(one["pass"]) // 2 :]]
+    low = sum(value < 0.2 for value in ends)
+    high = sum(value > 0.8 for value in ends)
+    return 0.88 if low > high else 0.05
 
 
 def _pass_axis(axes: Axes, *, whole: bool) -> None:
@@ -125,14 +148,18 @@ def seeds(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
         if low and len(series[label]["runs"]) > 1:
             axes.plot(low["step"], numbers(low["pass"]), color=looks[label].colour, lw=1.2, zorder=3)
             words = f"worst: seed {seed_of[worst[label]]}"
-            axes.text(0.97, 0.05, words, transform=axes.transAxes, fontsize=6, ha="right")
+            height = _free_corner(series[label]["runs"].values())
+            axes.text(0.97, height, words, transform=axes.transAxes, fontsize=6, ha="right")
         axes.set_title(names[label], fontsize=6.5, color=looks[label].colour, loc="left", pad=2)
         _pass_axis(axes, whole=True)
     for axes in panels[len(shown) :]:
         axes.set_visible(False)
     for axes in panels[max(0, len(shown) - columns) : len(shown)]:
         axes.tick_params(labelbottom=True)
-    panels[0].set_ylim(0, 1.02)
+    last = max(one["step"][-1] for one in series.values())
+    for axes in panels[: len(shown)]:
+        axes.set_ylim(0, 1.02)
+        axes.set_xlim(-0.03 * max(last, 1), 1.03 * max(last, 1))
     figure.supxlabel("training step", fontsize=8)
     figure.supylabel("held-out pass (share)", fontsize=8)
     spread = {v["label"]: v["seeds"] for v in sweep["stability"]["variants"]}

@@ -19,7 +19,7 @@ from analysis.plots.stacks import (
     stack,
     styled,
 )
-from analysis.plots.style import Look, new_figure, new_stack, short_names
+from analysis.plots.style import Look, log_ticks, new_figure, new_stack, place_names, short_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,12 +31,14 @@ _RIDGE_VARIANTS = 4
 
 def length_curves(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
     """Generated tokens over steps for passing, failing and truncated trajectories."""
+    from matplotlib.ticker import MaxNLocator
+
     variants = {v["label"]: v for v in sweep["length"]["variants"] if v["curves"]["all"]["step"]}
     splits = [s for s in _SPLITS if any(v["curves"][s]["step"] for v in variants.values())]
     if not splits:
         return None
     chosen = highlighted(sweep, list(variants))
-    look = styled(looks, chosen, sweep["baseline"])
+    look = styled(sweep, looks, chosen)
     figure, panels = stack(len(splits), look)
     for axes, split in zip(panels, splits, strict=True):
         for label, variant in variants.items():
@@ -44,6 +46,7 @@ def length_curves(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
             style = looks[label] if pale else look[label]
             line(axes, one["step"], one["mean"], style, pale=pale, solid=solid_part(one))
         axes.set_title(_SPLITS[split], fontsize=7, loc="left", pad=2)
+        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         log_tokens(axes)
     first = {
         label: last_value(
@@ -67,7 +70,7 @@ def length_curves(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
 
 def log_tokens(axes: Axes, axis: str = "y") -> None:
     """A log scale with plain numbers, if all values are positive."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
     low, high = axes.get_ylim() if axis == "y" else axes.get_xlim()
     data = axes.dataLim.y0 if axis == "y" else axes.dataLim.x0
@@ -75,9 +78,11 @@ def log_tokens(axes: Axes, axis: str = "y") -> None:
         return
     (axes.set_yscale if axis == "y" else axes.set_xscale)("log")
     setter = axes.set_ylim if axis == "y" else axes.set_xlim
-    setter(max(low, data / 1.15), high * 1.05)
+    bounds = max(low, data / 1.15), high * 1.05
+    setter(*bounds)
     side = axes.yaxis if axis == "y" else axes.xaxis
-    side.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    side.set_major_locator(FixedLocator(log_ticks(*bounds)))
+    side.set_minor_locator(NullLocator())
     side.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     side.set_minor_formatter(NullFormatter())
 
@@ -103,13 +108,18 @@ def pareto(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
             )  # fmt: skip
         axes.plot([x], [y], marker=look.marker, ms=6.5 if point["front"] else 5, color=look.colour,
                   markerfacecolor=look.colour if point["front"] else "white")  # fmt: skip
-        if point["label"] in named:
-            axes.annotate(
-                look.name, (x, y), xytext=(5, 4), textcoords="offset points", fontsize=6.5, color=look.colour
-            )
     steps = sorted((p["length"]["value"], p["pass"]["value"]) for p in points if p["front"])
     axes.step([x for x, _ in steps], [y for _, y in steps], where="post", color="#888888", lw=0.8, zorder=1)
     axes.margins(x=0.18, y=0.15)
+    place_names(
+        axes,
+        [
+            (p["length"]["value"], p["pass"]["value"], looks[p["label"]].name, looks[p["label"]].colour)
+            for p in points
+            if p["label"] in named
+        ],
+        [(p["length"]["value"], p["pass"]["value"]) for p in points],
+    )
     figure.supxlabel("median generated tokens, held-out", fontsize=8)
     figure.supylabel("held-out pass (share)", fontsize=8)
     alt = "; ".join(

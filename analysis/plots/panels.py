@@ -11,7 +11,16 @@ import numpy as np
 from analysis.curves import Curve
 from analysis.metrics import METRICS, Metric
 from analysis.plots.drawing import Drawing, Section, capital, finish, n_words, shown_words
-from analysis.plots.style import HEIGHT, MAX_SHOWN, MAX_TOGETHER, Look, label_ends, new_figure, short_names
+from analysis.plots.style import (
+    HEIGHT,
+    MAX_SHOWN,
+    MAX_TOGETHER,
+    Look,
+    label_ends,
+    log_ticks,
+    new_figure,
+    short_names,
+)
 from analysis.series import decimated
 from analysis.statistics import Floats
 from analysis.study import DEAD
@@ -28,6 +37,9 @@ _MAX_OTHERS = 12
 
 SEED_POINTS = 12_000
 """Points of all thin lines of a figure together; more would make the page large and show no more."""
+
+PANEL_POINTS = 50
+"""Points per line in a small multiple."""
 
 Series = Mapping[str, Mapping[str, Any]]
 """variant -> its entry of ``curves`` in the report tree."""
@@ -49,7 +61,7 @@ def curve_figure(
     caption = (
         f"{capital(METRICS[key].label)} ({METRICS[key].unit}) over training steps. Line: mean over seeds; "
         f"thin lines: seeds (cross: died); dotted: after the first seed ended. "
-        + _bucket_words(series)
+        + _bucket_words(series, None if together else PANEL_POINTS)
         + _thin_words(curve)
         + ("" if together else _band_words(len(labels)))
         + shown_words(len(labels), total)
@@ -66,7 +78,7 @@ def _together(
     for label, one in series.items():
         _seeds(axes, sweep, curve, label, look[label].colour)
         _mean_line(axes, one, look[label])
-    _frame(figure, metric, series, curve)
+    _frame(figure, [axes], metric, series, curve)
     # only now do the axes stand: labels are placed by their fraction of the height
     ends = [(one["step"][-1], one["mean"][-1], look[n].name, look[n].colour) for n, one in series.items()]
     label_ends(axes, [end for end in ends if end[1] is not None])
@@ -80,6 +92,7 @@ def _multiples(
     figure, grid = new_figure(rows, _COLUMNS, height=0.5 + 1.05 * rows)
     names = short_names(series, width=17)
     panels = list(grid.flat)
+    series = {label: coarse(one) for label, one in series.items()}
     for axes, (label, one) in zip(panels, series.items(), strict=False):
         _others(axes, series)
         _seeds(axes, sweep, curve, label, look[label].colour)
@@ -90,8 +103,23 @@ def _multiples(
         axes.set_visible(False)
     for axes in panels[max(0, len(series) - _COLUMNS) : len(series)]:
         axes.tick_params(labelbottom=True)
-    _frame(figure, metric, series, curve)
+    _frame(figure, panels[: len(series)], metric, series, curve)
     return figure
+
+
+def coarse(one: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The curve with at most ``PANEL_POINTS`` points, means of equally many: a panel is an inch wide."""
+    width = -(-len(one["step"]) // PANEL_POINTS)
+    if width <= 1:
+        return one
+    starts = np.arange(0, len(one["step"]), width)
+    sizes = np.diff(np.append(starts, len(one["step"])))
+    means = {
+        name: (np.add.reduceat(_numbers(one[name]), starts) / sizes).tolist()
+        for name in ("mean", "low", "high")
+    }
+    ends = [one["step"][i] for i in starts + sizes - 1]
+    return {**one, **means, "step": ends, "n": [one["n"][i] for i in starts + sizes - 1]}
 
 
 def _others(axes: Axes, series: Series) -> None:
@@ -155,44 +183,45 @@ def _numbers(values: Sequence[float | None]) -> Floats:
     return np.array([np.nan if v is None else v for v in values], dtype=np.float64)
 
 
-def _limits(axes: Axes, series: Series, curve: Curve) -> None:
+def _limits(panels: Sequence[Axes], series: Series, low: float, high: float) -> None:
     """Limits from means and seeds: a band of three seeds may be wide enough to flatten everything else."""
     from matplotlib.ticker import MaxNLocator
 
     last = max(one["step"][-1] for one in series.values())
     first = min(one["step"][0] for one in series.values())
-    pad = 0.03 * (last - first) if last > first else 1.0
-    axes.set_xlim(first - pad, last + pad)
-    axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+    beside = 0.03 * (last - first) if last > first else 1.0
+    pad = 0.04 * (high - low) if high > low else max(0.05, 0.1 * abs(high))
+    for axes in panels:
+        axes.set_xlim(first - beside, last + beside)
+        axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+        axes.yaxis.set_major_locator(MaxNLocator(4 if len(panels) > 1 else 6))
+        axes.set_ylim(low - pad, high + pad)
+
+
+def _frame(figure: Figure, panels: Sequence[Axes], metric: Metric, series: Series, curve: Curve) -> None:
     values = curve.values[np.isfinite(curve.values)]
     low, high = float(values.min()), float(values.max())
-    pad = 0.04 * (high - low) if high > low else max(0.05, 0.1 * abs(high))
-    axes.set_ylim(low - pad, high + pad)
-
-
-def _frame(figure: Figure, metric: Metric, series: Series, curve: Curve) -> None:
-    axes = figure.axes[0]
-    _limits(axes, series, curve)
-    values = curve.values[np.isfinite(curve.values)]
-    if metric.unit == "tokens" and values.min() > 0:
-        _log_scale(axes, float(values.min()), float(values.max()))
-    elif metric.unit in ("share", "per trajectory"):
-        axes.set_ylim(bottom=0)
-        if metric.unit == "share" and metric.better != "lower":
-            axes.set_ylim(top=1.02)
+    _limits(panels, series, low, high)
+    for axes in panels:
+        if metric.unit == "tokens" and low > 0:
+            _log_scale(axes, low, high)
+        elif metric.unit in ("share", "per trajectory"):
+            axes.set_ylim(bottom=0)
+            if metric.unit == "share" and metric.better != "lower":
+                axes.set_ylim(top=1.02)
     figure.supxlabel("training step", fontsize=8)
     unit = "" if metric.unit.startswith("per") else f" ({metric.unit})"
     figure.supylabel(f"{metric.label}{unit}", fontsize=8)
 
 
 def _log_scale(axes: Axes, low: float, high: float) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     axes.set_yscale("log")
     axes.set_ylim(low / 1.1, high * 1.1)
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_locator(FixedLocator(log_ticks(low / 1.1, high * 1.1)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.yaxis.set_minor_locator(NullLocator())
 
 
 def _first_last(one: Mapping[str, Any]) -> str:
@@ -202,9 +231,10 @@ def _first_last(one: Mapping[str, Any]) -> str:
     )
 
 
-def _bucket_words(series: Series) -> str:
-    widths = sorted({one["bucket"] for one in series.values()} - {1})
-    return f"Points are means of {widths[-1]} steps. " if widths else ""
+def _bucket_words(series: Series, points: int | None) -> str:
+    """How many steps a point stands for, if several; ``points`` is the most that a line may have."""
+    widths = {one["bucket"] * (-(-len(one["step"]) // points) if points else 1) for one in series.values()}
+    return f"Points are means of {max(widths)} steps. " if max(widths) > 1 else ""
 
 
 def _thin_words(curve: Curve) -> str:

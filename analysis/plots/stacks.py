@@ -18,12 +18,19 @@ PALE = "#d0d0d0"
 
 
 def highlighted(sweep: Section, labels: Sequence[str]) -> list[str]:
-    """Up to five variants that are drawn in colour: all, or the baseline and the largest differences to it.
+    """Which of ``labels`` are drawn in colour, the same in every figure of a sweep; the others are grey.
 
-    The others are drawn in grey. Without a baseline the first ones are taken.
+    Of up to five variants all, else the baseline and the largest differences to it (without a baseline the
+    first ones). If a figure shows none of these, its own first five.
     """
+    chosen = set(_highlighted(sweep))
+    return [label for label in labels if label in chosen] or list(labels[:MAX_TOGETHER])
+
+
+def _highlighted(sweep: Section) -> list[str]:
+    labels = [variant["label"] for variant in sweep["variants"]]
     if len(labels) <= MAX_TOGETHER:
-        return list(labels)
+        return labels
     effect = {
         row["variant"]: abs(row["value"])
         for row in sweep["comparisons"]
@@ -39,21 +46,22 @@ def highlight_words(sweep: Section, chosen: Sequence[str], total: int) -> str:
     if len(chosen) == total:
         return ""
     rest = f"grey: the other {total - len(chosen)}. "
-    if sweep["baseline"] not in chosen:
+    if sweep["baseline"] is None:
         return f"In colour: the first {len(chosen)} variants; {rest}"
     return (
-        f"In colour: the baseline and the {len(chosen) - 1} largest differences to it in held-out pass; "
-        f"{rest}"
+        f"In colour: of the baseline and the {MAX_TOGETHER - 1} largest differences to it in held-out pass "
+        f"those that are here ({len(chosen)}); {rest}"
     )
 
 
-def styled(looks: Mapping[str, Look], chosen: Sequence[str], baseline: str | None) -> dict[str, Look]:
-    """Looks of the highlighted variants: their own where each has one, else told apart by dash and marker."""
+def styled(sweep: Section, looks: Mapping[str, Look], chosen: Sequence[str]) -> dict[str, Look]:
+    """Looks of the highlighted variants: their own where each has one, else those of the highlights."""
     from analysis.plots.style import looks as fresh
 
     if len(looks) <= MAX_TOGETHER:
         return {label: looks[label] for label in chosen}
-    return fresh(chosen, baseline)
+    shared = fresh(_highlighted(sweep), sweep["baseline"])
+    return {label: shared[label] for label in chosen} if set(chosen) <= set(shared) else fresh(chosen, None)
 
 
 def line(

@@ -32,6 +32,7 @@ _NAMES = {
     "groups_kept": "groups kept",
     "mean_test_runs": "test runs",
 }
+_GREY = "#999999"
 _NEGLIGIBLE = 1e-6
 """A KL or a ratio that never moves this far is that of on-policy updates: nothing to see."""
 
@@ -53,7 +54,7 @@ def strip(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
         return None
     labels = [v["label"] for v in sweep["variants"] if any(v["label"] in s for s in signals.values())]
     chosen = highlighted(sweep, labels)
-    look = styled(looks, chosen, sweep["baseline"])
+    look = styled(sweep, looks, chosen)
     figure, panels = stack(len(signals), look, height=0.78)
     last = max(one["step"][-1] for s in signals.values() for one in s.values() if one["step"])
     for axes, (name, per_variant) in zip(panels, signals.items(), strict=True):
@@ -82,7 +83,7 @@ def strip(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
     hidden = [_NAMES[name] for name, s in sweep["stability"]["signals"].items() if s and name not in signals]
     caption = (
         f"Mean over seeds per step; {SURVIVORS}. Vertical lines: collapses, regressions, non-finite values, "
-        "in the colour of their variant. "
+        "in the colour of their variant (grey: of one drawn in grey). "
         + (f"Not drawn, because it stays below 1e-6: {', '.join(hidden)}. " if hidden else "")
         + highlight_words(sweep, chosen, len(labels))
         + n_words(sweep, "train_pass")
@@ -114,8 +115,9 @@ def _dress(axes: Axes, name: str, last: float) -> None:
 
 def _marks(axes: Axes, events: list[dict[str, Any]], look: Mapping[str, Look]) -> None:
     for event in events:
-        if event["kind"] in _MARKED and event["step"] is not None and event["variant"] in look:
-            axes.axvline(event["step"], color=look[event["variant"]].colour, lw=0.7, ls=":", zorder=2)
+        if event["kind"] in _MARKED and event["step"] is not None:
+            own = look.get(event["variant"])
+            axes.axvline(event["step"], color=own.colour if own else _GREY, lw=0.7, ls=":", zorder=2)
 
 
 def grader_drift(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
@@ -124,9 +126,17 @@ def grader_drift(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
     if not drifts:
         return None
     chosen = highlighted(sweep, list(drifts))
-    look = styled(looks, chosen, sweep["baseline"])
-    figure, panels = stack(3, look)
-    titles = {"tau": "Kendall tau-b", "top1": "top-1 agreement", "parse_fail": "not parsed"}
+    look = styled(sweep, looks, chosen)
+    titles = {
+        "tau": "Kendall tau-b", "top1": "top-1 agreement", "consistency": "self-consistency",
+        "parse_fail": "not parsed",
+    }  # fmt: skip
+    titles = {
+        name: title
+        for name, title in titles.items()
+        if any(row[name]["value"] is not None for rows in drifts.values() for row in rows)
+    }
+    figure, panels = stack(len(titles), look, height=0.9)
     for axes, (name, title) in zip(panels, titles.items(), strict=True):
         for label, rows in drifts.items():
             pale = label not in chosen
@@ -135,15 +145,23 @@ def grader_drift(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
                 axes, [row["step"] for row in rows], values, looks[label] if pale else look[label], pale=pale
             )
         axes.set_title(title, fontsize=7, loc="left", pad=2)
-        axes.set_ylim(-1.05 if name == "tau" else -0.02, 1.05)
-    end_labels(panels[0], look, {n: drifts[n][-1]["tau"]["value"] for n in chosen})
+        axes.set_ylim(_drift_floor(name, drifts), 1.05)
+    first = next(iter(titles))
+    end_labels(panels[0], look, {n: drifts[n][-1][first]["value"] for n in chosen})
     figure.supxlabel("training step", fontsize=8)
     alt = "; ".join(
         f"{label}: tau {say(rows[0]['tau'])} to {say(rows[-1]['tau'])}" for label, rows in drifts.items()
     )
     caption = (
-        "Agreement of the grader with a fixed gold set that is graded again during training, mean over runs. "
+        "Agreement of the grader with a fixed gold set that is graded again during training, mean over runs; "
+        "self-consistency: share of pairs ordered alike when shown in another order. "
         + highlight_words(sweep, chosen, len(drifts))
         + n_words(sweep, "train_pass")
     )
     return finish(figure, "grader_drift", "Grader drift", caption, alt)
+
+
+def _drift_floor(name: str, drifts: Mapping[str, list[dict[str, Any]]]) -> float:
+    """Shares start at 0; so does tau, unless a grader ever ranked against the labels."""
+    values = [row[name]["value"] for rows in drifts.values() for row in rows]
+    return -1.05 if any(v is not None and v < 0 for v in values) else -0.02

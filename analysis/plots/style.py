@@ -5,6 +5,7 @@ matplotlib loads inside functions: importing this module, or asking for ``--help
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,8 @@ _RC: Any = {
     "font.family": "DejaVu Sans",
     "font.size": 8,
     "axes.titlesize": 8,
+    # a fixed height: to look for a free one costs a quarter of the drawing
+    "axes.titley": 1.0,
     "axes.labelsize": 8,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -145,7 +148,12 @@ def new_figure(
                 left=0.55 * inch_x, right=1 - 0.1 * inch_x, bottom=0.45 * inch_y, top=1 - 0.2 * inch_y,
                 hspace=0.42, wspace=0.12,
             )  # fmt: skip
-        axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+        # matplotlib's shared axes would cost more than the drawing: callers give all panels the same limits
+        axes = figure.subplots(rows, columns, squeeze=False)
+        for axis in axes[:-1].flat:
+            axis.tick_params(labelbottom=False)
+        for axis in axes[:, 1:].flat:
+            axis.tick_params(labelleft=False)
     return figure, axes
 
 
@@ -199,8 +207,6 @@ def label_ends(axes: Axes, ends: Sequence[tuple[float, float, str, str]]) -> Non
 
 
 def _unit(y: float, low: float, high: float, scale: str) -> float:
-    import math
-
     if scale == "log":
         y, low, high = math.log(y), math.log(low), math.log(high)
     return (y - low) / (high - low) if high > low else 0.5
@@ -220,3 +226,74 @@ def spread(wanted: Sequence[float], gap: float = 0.075) -> list[float]:
     for i, value in zip(order, place, strict=True):
         result[i] = value
     return result
+
+
+_SUBDIVISIONS = ((1, 10), (1, 3, 10), (1, 2, 5, 10), (1, 1.5, 2, 3, 5, 7, 10))
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Two to six round numbers between two positive ones, evenly spaced ones if they lie close together."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for parts in _SUBDIVISIONS:
+        found = sorted({part * 10.0**k for k in decades for part in parts if low <= part * 10.0**k <= high})
+        if len(found) >= 3:
+            return found
+    width = 10.0 ** math.floor(math.log10((high - low) / 2))
+    width = next(width * part for part in (5, 2, 1) if (high - low) / (width * part) >= 2)
+    return [width * k for k in range(math.ceil(low / width), math.floor(high / width) + 1)]
+
+
+_NAME_WIDTH, _NAME_HEIGHT = 0.057, 0.105
+"""Inches of a letter and of a line of a point's name."""
+
+
+def place_names(
+    axes: Axes, points: Sequence[tuple[float, float, str, str]], marks: Sequence[tuple[float, float]] = ()
+) -> None:
+    """Write ``(x, y, text, colour)`` beside points of a linear plot, where neither names nor ``marks`` lie.
+
+    A name that finds room only further away gets a thin line to its point.
+    """
+    (x0, x1), (y0, y1) = axes.get_xlim(), axes.get_ylim()
+    wide, tall = WIDTH - 0.8, HEIGHT - 0.6  # inches of the panel, near enough
+
+    def inches(x: float, y: float) -> tuple[float, float]:
+        return (x - x0) / (x1 - x0) * wide, (y - y0) / (y1 - y0) * tall
+
+    places = [inches(x, y) for x, y in [*marks, *((x, y) for x, y, _, _ in points)]]
+    taken = [(px - 0.05, py - 0.05, px + 0.05, py + 0.05) for px, py in places]
+    for x, y, text, colour in points:
+        px, py = inches(x, y)
+        length = _NAME_WIDTH * len(text)
+        options = [
+            (side, step)
+            for step in (0.06, -0.12, 0.2, -0.26, 0.34, -0.4, 0.48, -0.54, 0.62, -0.68)
+            for side in (0.08, -0.08 - length)
+        ]
+        boxes = [(px + dx, py + dy, px + dx + length, py + dy + _NAME_HEIGHT) for dx, dy in options]
+        cost = [
+            _overlap(box, taken, wide, tall) + 0.001 * abs(dy)
+            for box, (_, dy) in zip(boxes, options, strict=True)
+        ]
+        best = cost.index(min(cost))
+        taken.append(boxes[best])
+        far = abs(options[best][1]) > 0.15
+        axes.annotate(
+            text, (x, y), xytext=(72 * options[best][0], 72 * options[best][1]), textcoords="offset points",
+            fontsize=6.5, color=colour,
+            arrowprops={"arrowstyle": "-", "lw": 0.4, "color": "#888888", "shrinkB": 3} if far else None,
+        )  # fmt: skip
+
+
+Box = tuple[float, float, float, float]
+
+
+def _overlap(box: Box, taken: Sequence[Box], wide: float, tall: float) -> float:
+    """Square inches of a box that lie over others or outside the panel."""
+    left, low, right, high = box
+    area = (right - left) * (high - low)
+    inside = max(0.0, min(right, wide + 0.05) - max(left, 0.0)) * max(0.0, min(high, tall) - max(low, 0.0))
+    shared = (
+        max(0.0, min(right, r) - max(left, a)) * max(0.0, min(high, t) - max(low, b)) for a, b, r, t in taken
+    )
+    return area - inside + sum(shared)

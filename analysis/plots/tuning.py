@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.plots.drawing import Drawing, Section, finish, n_words
-from analysis.plots.style import Look, new_stack
+from analysis.plots.style import Look, log_ticks, new_stack
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,12 +49,12 @@ def _panel(axes: Axes, setting: Mapping[str, Any], trials: list[Mapping[str, Any
     raw = [trial["params"][setting["name"]] for trial in rows]
     if setting["numeric"]:
         x = np.array(raw, dtype=float)
-        if x.min() > 0 and x.max() / x.min() > 50:
-            axes.set_xscale("log")
+        _number_axis(axes, x)
     else:
         names = sorted({str(value) for value in raw})
         x = np.array([names.index(str(value)) for value in raw], dtype=float)
         axes.set_xticks(range(len(names)), names, fontsize=6)
+    axes.margins(x=0.06, y=0.16)
     rank = np.argsort(np.argsort(y)) / max(1, len(y) - 1)
     axes.scatter(x, y, c=rank, cmap="Blues", vmin=-0.4, vmax=1.0, s=14, edgecolors="#333333", linewidths=0.4)
     top = [i for i, trial in enumerate(rows) if trial["trial"] == best]
@@ -62,3 +62,16 @@ def _panel(axes: Axes, setting: Mapping[str, Any], trials: list[Mapping[str, Any
     corr = setting["rank_correlation"]
     words = "" if corr is None else f"  (rank correlation {corr:.2f}, n = {len(rows)})"
     axes.set_title(f"{setting['name']}{words}", fontsize=7, loc="left", pad=2)
+
+
+def _number_axis(axes: Axes, x: np.ndarray) -> None:
+    """A log scale for a setting over more than a factor of 50; whole ticks for whole numbers."""
+    from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
+
+    if x.min() > 0 and x.max() / x.min() > 50:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(FixedLocator(log_ticks(x.min() / 1.5, x.max() * 1.5)))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(5, integer=bool((x == np.round(x)).all())))

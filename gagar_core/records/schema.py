@@ -72,6 +72,7 @@ grad_norm          f64  before clipping
 clip_low           f64  share of tokens clipped below; null with one on-policy update
 clip_high          f64  share of tokens clipped above; null with one on-policy update
 ratio_p99          f64  99th percentile of token ratios trainer / sampler
+ratio_p999         f64  99.9th percentile of token ratios trainer / sampler
 ratio_max          f64  largest token ratio
 is_ess             f64  effective sample size of the ratios, share of tokens
 adv_ess            f64  effective sample size of used advantages, share of trajectories used

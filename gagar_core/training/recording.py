@@ -237,8 +237,8 @@ class _View:
         if stats is None:
             return {}
         names = (
-            "loss", "grad_norm", "entropy_tok", "entropy_traj", "kl_k1", "kl_k3", "ratio_p99", "ratio_max",
-            "is_ess", "logprob_gap", "kl_ref", "clip_low", "clip_high",
+            "loss", "grad_norm", "entropy_tok", "entropy_traj", "kl_k1", "kl_k3", "ratio_p99", "ratio_p999",
+            "ratio_max", "is_ess", "logprob_gap", "kl_ref", "clip_low", "clip_high",
         )  # fmt: skip
         return {name: getattr(stats, name) for name in names}
 

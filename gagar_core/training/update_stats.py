@@ -25,6 +25,7 @@ class UpdateStats:
     kl_k3: float
     kl_ref: float | None
     ratio_p99: float
+    ratio_p999: float
     ratio_max: float
     is_ess: float
     logprob_gap: float
@@ -91,6 +92,7 @@ class UpdateMeter:
         updates = len(self._losses)
         clip = (self._clipped / len(ratio)).tolist() if updates > 1 else [None, None]
         ref = torch.cat(self._ref) if self._ref else None
+        tail = np.quantile(ratio.numpy(), [0.99, 0.999]).tolist()
         return UpdateStats(
             loss=float(np.mean(self._losses)),
             grad_norm=float(np.mean(self._norms)),
@@ -100,7 +102,8 @@ class UpdateMeter:
             kl_k1=float(-logs.mean()),
             kl_k3=float((ratio - 1.0 - logs).mean()),
             kl_ref=None if ref is None else float((ref.exp() - 1.0 - ref).mean()),
-            ratio_p99=float(np.quantile(ratio.numpy(), 0.99)),
+            ratio_p99=tail[0],
+            ratio_p999=tail[1],
             ratio_max=float(ratio.max()),
             is_ess=float(ratio.sum() ** 2 / (ratio**2).sum() / len(ratio)),
             logprob_gap=self.gap_seen,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Collection
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.text import Text
 
 from analysis.curves import Curve
 from analysis.data import read
@@ -18,7 +19,7 @@ from analysis.plots.drawing import Drawing
 from analysis.plots.figures import FIGURES, draw_all
 from analysis.plots.panels import seed_width
 from analysis.plots.stacks import line, solid_part
-from analysis.plots.style import looks, new_figure, short_names, spread
+from analysis.plots.style import in_style, log_ticks, looks, new_figure, place_names, short_names, spread
 from analysis.report import build
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -150,3 +151,23 @@ def test_thin_lines_of_many_runs_are_averaged_and_few_are_not() -> None:
     assert [seed_width(curve(*shape)) for shape in ((60, 200), (61, 200), (1000, 200), (600, 2000), (3, 1))] == [
         1, 2, 17, 100, 1,
     ]  # fmt: skip
+
+
+def test_ticks_of_a_log_axis_are_round_and_at_least_two() -> None:
+    assert log_ticks(20, 3000) == [30, 100, 300, 1000, 3000]
+    assert log_ticks(80, 160) == [80, 100, 120, 140, 160]
+    assert log_ticks(285, 352) == [300, 320, 340]
+    assert log_ticks(1, 1000) == [1, 10, 100, 1000]
+
+
+def test_names_of_points_do_not_lie_on_each_other() -> None:
+    with in_style():
+        figure, grid = new_figure()
+        axes = grid[0, 0]
+        points = [(100 + i, 0.5 + i / 1000, f"a name of a variant {i}", "#000000") for i in range(5)]
+        axes.plot([60, 160], [0, 1], ls="")
+        place_names(axes, points)
+        figure.draw_without_rendering()
+        boxes = [Text.get_window_extent(text) for text in axes.texts]  # without their lines
+    assert len(boxes) == 5
+    assert not [1 for a, b in combinations(boxes, 2) if a.shrunk(1, 0.8).overlaps(b.shrunk(1, 0.8))]

@@ -270,6 +270,50 @@ def test_one_damaged_run_does_not_take_the_others_along(sweep: Path) -> None:
     assert variant(tree, "grpo")["held_out_pass"]["n_used"] == 2
 
 
+@pytest.mark.parametrize("table", ["trajectories", "steps", "grades"])
+def test_a_file_damaged_in_its_middle_costs_only_its_run(table: str, sweep: Path) -> None:
+    run = sweep / "runs" / "v0s1"
+    if table == "grades":
+        writer = records.RunWriter(run, "v0s1", 1)
+        gold = {"is_gold": True, "rank": 1.0, "gold_rank": 1.0, "parse_ok": True, "order_seed": 0}
+        writer.add("grades", 0, [gold | {"group_id": g, "sample_idx": s} for g in range(9) for s in range(9)])
+        writer.flush()
+    chunk = next((run / table).glob("*.parquet"))
+    content = bytearray(chunk.read_bytes())
+    # every page; the footer, its length and both magic numbers stay well
+    pages = slice(4, len(content) - 8 - int.from_bytes(content[-8:-4], "little"))
+    content[pages] = b"\xff" * len(content[pages])
+    chunk.write_bytes(content)
+    tree = report(sweep)
+    damaged = {r["run_id"]: r["reason"] for r in tree["sweeps"][0]["runs"] if r["status"] == "damaged"}
+    assert damaged.keys() == {"v0s1"}
+    assert f"v0s1/{table}/{chunk.name}" in damaged["v0s1"]
+    assert variant(tree, "grpo")["held_out_pass"]["n_used"] == 2
+
+
+def test_a_damaged_table_that_is_not_needed_is_named_and_costs_nothing(sweep: Path) -> None:
+    (sweep / "runs" / "v0s1" / "segments").mkdir()
+    (sweep / "runs" / "v0s1" / "segments" / "_manifest.json").write_text("{")
+    tree = report(sweep)
+    assert variant(tree, "grpo")["held_out_pass"]["n_used"] == 3
+    texts = [w["text"] for w in tree["sweeps"][0]["warnings"]]
+    assert any(
+        "segments/_manifest.json is not valid JSON" in text and "does not need it" in text for text in texts
+    )
+
+
+def test_equal_values_say_why_their_interval_has_no_width(
+    tmp_path: Path, make_sweep: Callable[..., Path]
+) -> None:
+    same = {"final_pass": 1.0, "steps": 10, "planned_steps": 10}
+    tree = report(make_sweep(tmp_path, variants={"a": same, "b": same}, seeds=[0, 1], baseline="a"))
+    row = next(c for c in tree["sweeps"][0]["comparisons"] if c["metric"] == "held_out_pass")
+    assert (row["interval"]["low"], row["interval"]["high"]) == (0, 0)
+    page = render(tree, [()])
+    assert "[0.000, 0.000] all 2 equal: no spread to judge by" in page
+    assert "interval of zero width" in page
+
+
 def test_a_variant_of_damaged_runs_only_does_not_take_the_others_along(sweep: Path) -> None:
     for seed in range(3):
         next((sweep / "runs" / f"v1s{seed}" / "trajectories").glob("*.parquet")).write_bytes(b"")

@@ -18,12 +18,11 @@ from analysis.__main__ import main
 from analysis.cross import cross_section
 from analysis.data import read
 from analysis.factors import factor_section, shorten
-from analysis.learning import costs_at
 from analysis.page import render
 from analysis.plots.figures import FIGURES, draw_all
 from analysis.report import build
 from analysis.stability_section import STRIP
-from analysis.step_signals import COLUMNS
+from analysis.step_signals import COLUMNS, costs_at
 from analysis.tuning_section import trials_of
 from gagar_core import records
 from gagar_core.errors import InputError
@@ -101,7 +100,13 @@ def test_arms_pay_for_their_artifacts(tmp_path: Path, make_sweep: Callable[..., 
     assert tree["learning"]["variants"]["b"]["cpu_s"] == pytest.approx([320, 320 + steps], rel=1e-4)
     (tmp_path / "artifacts" / "grader" / "g" / "done.json").unlink()
     (again,) = read(sweep)
-    assert "lower bound" in build([again], "t")["sweeps"][0]["cost"][1]["why"]
+    tree = build([again], "t")["sweeps"][0]
+    assert "lower bound" in tree["cost"][1]["why"]
+    # neither arm may seem cheaper because what it needs is unknown: the axis starts at 0 for both, and says so
+    assert [tree["learning"]["variants"][label]["cpu_s"][0] for label in "ab"] == [0, 0]
+    assert "what 1 of 2 artifacts cost is not known" in tree["learning"]["axes"]["cpu_s"]
+    (drawing,) = draw_all(tree, again.curves, ["learning"])
+    assert "CPU seconds leave out artifacts: what 1 of 2 artifacts cost is not known" in drawing.caption
 
 
 def test_costs_at_steps_by_hand() -> None:

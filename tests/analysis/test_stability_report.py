@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from analysis.grader_drift import drift, kendall_tau_b
+from analysis.kl_budget import first_reached, kl_until
 from analysis.run_stability import run_stability
 from analysis.signals import (
     bistable,
@@ -149,6 +150,40 @@ def test_drift_of_a_grader_that_turns_round() -> None:
     assert last.rank_shift == pytest.approx((2 + 0 + 2) / 3)
     assert last.parse_fail == pytest.approx(1 / 3)
     assert drift(frame.head(0)) == []
+
+
+def test_a_grader_is_consistent_if_another_order_does_not_change_its_mind() -> None:
+    frame = pl.DataFrame(
+        {
+            "step": [0] * 10,
+            "group_id": [7] * 6 + [8] * 4,
+            "sample_idx": [0, 1, 2] * 2 + [0, 1] * 2,
+            # of three pairs one is turned round; in the other group a tie became an order
+            "rank": [1.0, 2.0, 3.0, 2.0, 1.0, 3.0, 1.0, 1.0, 1.0, 2.0],
+            "gold_rank": [1.0, 2.0, 3.0] * 2 + [1.0, 2.0] * 2,
+            "parse_ok": [True] * 10,
+            "order_seed": [0] * 3 + [1] * 3 + [0] * 2 + [1] * 2,
+        }
+    )
+    (found,) = drift(frame)
+    assert found.consistency == pytest.approx((2 / 3 + 0) / 2)
+    # agreement is that of the usual order alone: perfect in one group, undefined in the tied one
+    assert (found.tau, found.groups, found.rank_shift) == (1.0, 2, 0.0)
+    (once,) = drift(frame.filter(pl.col("order_seed") == 0))
+    assert once.consistency is None
+
+
+def test_kl_until_a_pass_rate_is_what_was_spent_before_it() -> None:
+    steps, passed = np.array([0.0, 10, 20, 30]), np.array([0.3, np.nan, 0.6, 0.5])
+    assert first_reached(steps, passed, 0.5) == 20
+    assert first_reached(steps, passed, 0.3) == 0
+    assert first_reached(steps, passed, 0.7) is None
+    kl = signals(30, kl_k3=[0.01] * 10 + [np.nan] + [0.02] * 19, kl_ref=np.arange(30.0))
+    found = kl_until(kl, 20)
+    assert found["kl_k3_total"] == pytest.approx(0.1 + 9 * 0.02)
+    assert found["kl_ref"] == pytest.approx(np.mean(np.arange(10.0, 20)))
+    assert kl_until(kl, 0) == {"kl_k3_total": 0.0}
+    assert kl_until(signals(5), 5) == kl_until(None, 5) == {}
 
 
 def signals(n: int, **columns: object) -> dict[str, np.ndarray]:

@@ -304,6 +304,11 @@ def test_a_failed_run_fails_its_trial_and_the_study_goes_on(tmp_path: Path) -> N
     assert (study.counts().complete, study.counts().failed) == (2, 2)
     assert study.reason(1) == "seed 0: ValueError: no luck"
     assert study.reason(2) == "seed 0: diverged: loss is nan at step 3"
+    write_tuning(ledger)
+    table = pl.read_parquet(ledger.path / "trials.parquet")
+    # a seed of the failed trials may have finished: its value is no objective of theirs
+    assert table.filter(state="fail")["value"].is_null().all()
+    assert table.filter(state="complete")["value"].is_not_null().all()
     assert tune(ledger, 4, floor_is_the_value) == {}  # failed trials are part of the total
 
 
