@@ -16,6 +16,7 @@ from analysis.metrics import EVALS, METRICS, TRAINING
 from analysis.numbers import Number
 from analysis.pareto import front, hypervolume, reference_point
 from analysis.rows import SIZES
+from analysis.run_lengths import OCTAVE_PARTS
 from analysis.series import summarise
 from analysis.trend import percent_per_100
 
@@ -224,7 +225,10 @@ def _shares(members: Members, of: Any) -> list[dict[str, Number]]:
 
 
 def _ridges(members: Members) -> list[dict[str, Any]]:
-    """Share of trajectories per length bin (4 bins per doubling) in parts of training, mean over runs."""
+    """Share of trajectories per length bin (4 bins per doubling) in parts of training, mean over runs.
+
+    ``mode``: the middle of the fullest bin, in tokens.
+    """
     parts: dict[int, list[dict[int, int]]] = {}
     for details in members.details().values():
         for step, counts in details.lengths.histogram.items():
@@ -234,7 +238,9 @@ def _ridges(members: Members) -> list[dict[str, Any]]:
         bins = sorted({b for counts in all_counts for b in counts})
         grid = list(range(bins[0], bins[-1] + 1))
         shares = [[counts.get(b, 0) / sum(counts.values()) for b in grid] for counts in all_counts]
-        found.append({"step": step, "first_bin": grid[0], "share": np.mean(shares, axis=0).tolist()})
+        mean = np.mean(shares, axis=0)
+        mode = 2 ** ((grid[int(mean.argmax())] + 0.5) / OCTAVE_PARTS)
+        found.append({"step": step, "first_bin": grid[0], "share": mean.tolist(), "mode": mode})
     return found
 
 

@@ -157,7 +157,7 @@ def ridges(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
     figure.supxlabel("generated tokens", fontsize=8)
     figure.supylabel("up to step", fontsize=8)
     alt = "; ".join(
-        f"{v['label']}: most common length {_mode(r):.0f} tokens up to step {r['step']}"
+        f"{v['label']}: most common length {r['mode']:.3g} tokens up to step {r['step']}"
         for v in shown
         for r in (v["ridges"][0], v["ridges"][-1])
     )
@@ -167,10 +167,6 @@ def ridges(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
         + n_words(sweep, "train_tokens")
     )
     return finish(figure, "ridges", "Distribution of length over training", caption, alt)
-
-
-def _mode(ridge: Mapping[str, Any]) -> float:
-    return float(2 ** ((ridge["first_bin"] + int(np.argmax(ridge["share"])) + 0.5) / 4))
 
 
 def _ridge_panel(axes: Axes, ridges_: list[dict[str, Any]], colour: str, top: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html.parser
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -250,27 +250,39 @@ def test_every_number_in_a_table_is_in_the_json(tmp_path: Path, make_sweep: Call
     tree = build(read(sweep), "t")
     scan = _Cells()
     scan.feed(render(tree, [()]))
+    assert len(numbers_in(scan.cells)) > 500
+    assert not_in_tree(tree, scan.cells) == []
+
+
+def numbers_in(texts: Iterable[str]) -> list[str]:
+    """Every number of some texts, as written."""
+    form = re.compile(r"(?<![\w.])-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?")
+    return [number for text in texts for number in form.findall(text)]
+
+
+def not_in_tree(tree: Any, texts: Iterable[str]) -> list[str]:
+    """Numbers of some texts that are no number of the tree in any form that the report writes."""
     known = set()
     for value in leaves(tree):
-        known |= {f"{value:.3f}", f"{value:.3g}", f"{value:,.0f}", str(value)}
-    shown = [
-        number
-        for cell in scan.cells
-        for number in re.findall(r"(?<![\w.])-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?", cell)
-    ]
-    assert len(shown) > 500
-    assert [number for number in shown if number not in known] == []
+        known |= {f"{value:.3f}", f"{value:.2f}", f"{value:.3g}", f"{value:.4g}", f"{value:,.0f}", str(value)}
+    return [number for number in numbers_in(texts) if number not in known]
 
 
 def test_markdown_has_the_same_numbers_and_no_markup_from_names(
     tmp_path: Path, make_sweep: Callable[..., Path]
 ) -> None:
-    sweep = make_sweep(tmp_path, variants={"a|b <i>": SHORT}, seeds=[0])
+    sweep = make_sweep(
+        tmp_path, variants={"a|b <i>": SHORT, "b": SHORT | {"length": 80.0}}, seeds=[0, 1], baseline="b"
+    )
     assert main(["report", str(sweep), "--out", str(tmp_path / "out")]) == 0
     text = (tmp_path / "out" / "report.md").read_text()
     tree = json.loads((tmp_path / "out" / "report.json").read_text())
-    value = tree["sweeps"][0]["variants"][0]["values"]["held_out_pass"]["value"]
+    value = tree["sweeps"][0]["variants"][1]["values"]["held_out_pass"]["value"]
     assert f"{value:.3f}" in text
+    # tables, and of every figure what it says to those who cannot see it, and its caption
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    assert len(numbers_in(lines)) > 300
+    assert not_in_tree(tree, lines) == []
     assert "a\\|b" in text
     for file in re.findall(r"\]\((figures/[^)]*)\)", text):
         assert (tmp_path / "out" / file).exists()
