@@ -40,7 +40,7 @@ def grader_rows(found: Iterable[Accuracy]) -> list[Row]:
     for name, group in _by_grader(found).items():
         late = max((origin for one in group for origin in one["by_origin"]), key=_steps)
         row = {"grader": name, "n": str(len({one["seed"] for one in group}))}
-        row |= {measure: _cell(group, lambda one, m=measure: one["all"][m]) for measure in MEASURES}
+        row |= {measure: _cell(group, partial(_overall, measure)) for measure in MEASURES}
         row["pair, hard tasks"] = _cell(group, lambda one: one["by_difficulty"]["hard"]["pair_accuracy"])
         row[f"pair, {late}"] = _cell(group, partial(_at_origin, late))
         row["parameters"] = f"{group[0]['parameters']:,}"
@@ -59,6 +59,11 @@ def _by_grader(found: Iterable[Accuracy]) -> dict[str, list[Accuracy]]:
         where = [w for w in (one["tasks"], one["policy"]) if w not in ("list_functions", "gru")]
         groups.setdefault(" ".join([*words, *(f"on {w}" for w in where)]), []).append(one)
     return dict(sorted(groups.items(), key=lambda item: -_mean(item[1])))
+
+
+def _overall(measure: str, one: Accuracy) -> float | None:
+    value: float | None = one["all"][measure]
+    return value
 
 
 def _at_origin(origin: str, one: Accuracy) -> float | None:
