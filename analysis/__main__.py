@@ -104,13 +104,20 @@ def parser() -> argparse.ArgumentParser:
 
     _add_explain(commands)
 
+    _add_table(command)
+    _add_calibrate(command)
+    _add_graders(command)
+    return top
+
+
+def _add_table(command: Callable[[str, str, str], argparse.ArgumentParser]) -> None:
     table = command("table", "print part of a report", _TABLE_HELP)
     table.add_argument(
         "--what",
         default="variants",
         metavar="TABLE",
-        help="variants (default), comparisons, verdicts, runs, tasks, length, stability, events, cost, "
-        "warnings or metrics",
+        help="variants (default), comparisons, verdicts, efficiency, runs, tasks, length, stability, events, "
+        "cost, warnings or metrics",
     )
     table.add_argument(
         "--metric", action="append", default=[], metavar="KEY", help="may be repeated; default all"
@@ -121,13 +128,13 @@ def parser() -> argparse.ArgumentParser:
     )
     table.set_defaults(run=_table)
 
-    _add_calibrate(command)
+
+def _add_graders(command: Callable[[str, str, str], argparse.ArgumentParser]) -> None:
     graders = command("graders", "accuracy of graders, with intervals over training seeds", _GRADERS_HELP)
     graders.add_argument(
         "--format", default="text", metavar="FORM", help="text (default), markdown, csv or json"
     )
     graders.set_defaults(run=_graders)
-    return top
 
 
 def _add_calibrate(command: Callable[[str, str, str], argparse.ArgumentParser]) -> None:
