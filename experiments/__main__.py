@@ -33,9 +33,9 @@ runs: python -m sweeps --help; reports on them: python -m analysis --help.
 """
 
 _CLOSING = """
-  python -m experiments.run algorithm=gagar seed=0 budget=smoke    a run to look into: about 20 seconds
-  python -m experiments show runs/single                           a group of it that is worth seeing
-  python -m experiments COMMAND --help                             what a command takes
+  python -m experiments.run algorithm=gagar seed=0    a run to look into (minutes; budget=smoke is too short)
+  python -m experiments show runs/single              a group of it that is worth seeing
+  python -m experiments COMMAND --help                what a command takes
 """
 
 

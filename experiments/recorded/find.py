@@ -43,8 +43,8 @@ class Chosen:
 def find_run(word: str, root: str = "runs") -> Found:
     """The run that ``word`` names: a folder, an id under ``root``, the beginning of one, or LABEL:SEED.
 
-    A folder with several runs gives the first of them in which advantage was redistributed. Raises
-    ``RecordsError`` listing the runs there are.
+    A folder with several runs gives the first in which advantage moved, else the first that redistributes.
+    Raises ``RecordsError`` listing the runs there are.
     """
     path = Path(word)
     if path.is_dir():
@@ -76,9 +76,15 @@ def _of_folder(path: Path) -> Found:
         raise RecordsError(msg)
     if len(runs) == 1:
         return Found(runs[0])
-    redistributed = next((run for run in runs if _redistributed(run)), None)
-    chosen = redistributed or runs[0]
-    because = "the first that redistributes" if redistributed else "the first; none of them redistributes"
+    tests = (
+        (_redistributed, "the first in which advantage moved"),
+        (
+            _redistributes,
+            "the first that redistributes; no group of theirs had passes to tell apart",
+        ),
+    )
+    found = ((run, why) for test, why in tests for run in runs if test(run))
+    chosen, because = next(found, (runs[0], "the first; none of them redistributes"))
     return Found(chosen, f"{path} holds {len(runs)} runs: this is {chosen.path.name}, {because}")
 
 
@@ -87,6 +93,13 @@ def _redistributed(run: RunFolder) -> bool:
         return bool(scan(run.path, "groups").select("lambda_").drop_nulls().head(1).collect().height)
     except GagarError:
         return False  # a damaged neighbour must not keep the others from being shown
+
+
+def _redistributes(run: RunFolder) -> bool:
+    try:
+        return bool(run.config["config"]["redistribution"]["kind"] != "none")
+    except (RecordsError, KeyError, TypeError):
+        return False
 
 
 def _runs(runs: Sequence[RunFolder]) -> str:

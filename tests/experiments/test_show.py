@@ -208,6 +208,12 @@ def test_runs_are_found_by_folder_id_prefix_and_label(tmp_path: Path) -> None:
         assert find_run(word, root).run.path == folder
     other = make_run(tmp_path, "seed=1")
     assert find_run(root).why.startswith(f"{root} holds 2 runs: this is {min(folder, other).name}, the first")
+    for run in (folder, other):
+        shutil.rmtree(run / "groups")
+    plain = make_run(tmp_path, "seed=2", "redistribution=none", "weighting=uniform")
+    shutil.rmtree(plain / "groups")
+    assert find_run(root).run.path == min(folder, other)
+    assert "no group of theirs had passes to tell apart" in find_run(root).why
     shutil.copytree(folder, tmp_path / "again" / "runs" / folder.name)
     with pytest.raises(RecordsError, match="names 2 runs"):
         find_run(folder.name, root)
