@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.schema import kind_of
 from gagar_core.errors import ConfigError, RecordsError, gather
 from gagar_core.records import publish, write_table
 
@@ -23,8 +24,9 @@ the training loop of your own agent.
 A line: {"task": "t1", "passed": true, "tokens": 210, "program": "def f(n): ...", "edits": 1}
 """
 _CLOSING = """
-A group in which every passing line has a rank keeps those ranks; others are ranked by grader=. Choices begin
-at algorithm=gagar: grader=, estimator=, weighting=, redistribution= and their fields can be set
+A group in which every passing line has a rank keeps those ranks; others are ranked by grader=, a rule that
+reads what the lines hold (learned graders and the oracle are refused). Choices begin at algorithm=gagar:
+grader=, estimator=, weighting=, redistribution= and their fields can be set
 (python -m experiments.run --help). --out ends in .jsonl or .parquet.
 """
 AXES = ("algorithm", "grader", "estimator", "weighting", "redistribution")
@@ -43,6 +45,7 @@ def main(words: Sequence[str]) -> int:
     from experiments.recorded.adopting import adopt, read_lines, rows_of
 
     config = compose(["algorithm=gagar", *changes])
+    gather(_unfit(config.grader), headline="cannot adopt")
     adopted = adopt(read_lines(Path(files[0])), config)
     out = options.out or Path(files[0]).with_suffix(".advantages.jsonl")
     _write(out, rows_of(adopted))
@@ -62,6 +65,20 @@ def _check(files: Sequence[str], changes: Sequence[str], out: Path | None) -> No
     if out is not None and files and out == Path(files[0]):
         faults.append(f"--out would replace the file that is read: {out}")
     gather(faults, headline="cannot adopt", error=ConfigError)
+
+
+def _unfit(grader: Any) -> list[str]:
+    """Why a grader cannot judge lines of a file; what only some lines lack, its rankings say themselves."""
+    name = kind_of("grader", grader)
+    if grader.learned:
+        return [f"grader={name} has to be trained on the suite of a run first; give ranks of your own"]
+    if grader.upper_bound:
+        return [f"grader={name} reads label tests, which lines do not hold; give ranks of your own"]
+    if name == "self_likelihood":
+        return [
+            f"grader={name} reads log-probabilities, which lines do not hold; give them as score and rank"
+        ]
+    return []
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -86,6 +86,9 @@ def test_what_cannot_be_compared_or_chosen_is_refused(
         ([], [], "holds no line"),
         ([BASE], ["policy=gru", "extra.jsonl"], "policy=gru: only algorithm, grader"),
         ([BASE], ["grader=nobody"], "trajectory_rule"),
+        ([BASE], ["grader=distilled_s"], "has to be trained"),
+        ([BASE], ["grader=oracle"], "label tests"),
+        ([BASE], ["grader=self_likelihood"], "log-probabilities"),
         ([BASE] * 3, ["weighting=length_bucket"], "length"),
     ):
         assert adopt(tmp_path, lines, *words)[0] == 2
