@@ -69,7 +69,10 @@ def required(config: RunConfig) -> list[ArtifactSpec]:
         specs.append(graded_groups_of(config))
     if _trains(config):
         data = data_config(config)
-        specs += [sft_of(data), graded_groups_of(data), grader_of(config)]
+        specs += [sft_of(data), graded_groups_of(data)]
+        teacher = teacher_config(config)
+        specs += [grader_of(teacher)] if teacher else []
+        specs.append(grader_of(config))
     return list({spec.digest: spec for spec in specs}.values())
 
 
@@ -111,6 +114,9 @@ def grader_of(config: RunConfig) -> ArtifactSpec:
         "settings": {k: v for k, v in changed_fields(settings).items() if k in settings.fitting},
         "groups": graded_groups_of(data_config(config)).digest,
     }
+    teacher = teacher_config(config)
+    if teacher:
+        parts["teacher"] = grader_of(teacher).digest
     return _spec("grader", config, parts)
 
 
@@ -126,6 +132,15 @@ def data_config(config: RunConfig) -> RunConfig:
         if name
     }
     return replace(config, **other) if other else config
+
+
+def teacher_config(config: RunConfig) -> RunConfig | None:
+    """The run whose grader the run's grader learns from, trained on the same groups; None if on labels."""
+    name = getattr(config.grader, "teacher", "")
+    if not name:
+        return None
+    same = {key: getattr(config.grader, key) for key in ("trained_on", "trained_with", "data_steps")}
+    return replace(config, grader=choice_class("grader", name, CHOICES)(**same))
 
 
 def data_steps(config: RunConfig) -> int:

@@ -21,8 +21,10 @@ from experiments.identity import digest_of
 from experiments.schema import RunConfig, kind_of
 from gagar_core.errors import ArtifactError, RecordsError
 from gagar_core.grading.encoding import codec
-from gagar_core.grading.labelled import read_lines
+from gagar_core.grading.labelled import LabelledGroup, read_lines
 from gagar_core.grading.settings import LearnedSettings
+from gagar_core.grading.teaching import taught_by
+from gagar_core.protocols import Sandbox
 from gagar_core.records import publish, read_json, to_json
 from gagar_core.sandbox import open_sandbox
 from gagar_core.seeds import stream
@@ -39,11 +41,11 @@ def build(config: RunConfig, folder: Path, beat: Callable[[], None]) -> dict[str
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     settings = config.grader
-    data_folder = artifacts.ensure(artifacts.graded_groups_of(config), beat)
+    data_folder = artifacts.ensure(artifacts.graded_groups_of(artifacts.data_config(config)), beat)
     tasks = tasks_of(artifacts.data_config(config))
     with open_sandbox(config.sandbox) as sandbox:
         started = time.process_time()
-        data = read_lines(data_folder / "train.jsonl", tasks)
+        data = _taught(config, read_lines(data_folder / "train.jsonl", tasks), sandbox)
         weights = settings.fit(
             data, sandbox, stream(config.seed, "grader fit", digest_of(_fitting(settings)))
         )
@@ -56,6 +58,16 @@ def build(config: RunConfig, folder: Path, beat: Callable[[], None]) -> dict[str
         "train_groups": len(data) if not settings.train_groups else min(len(data), settings.train_groups),
         "cpu_s": cpu,
     }
+
+
+def _taught(config: RunConfig, data: list[LabelledGroup], sandbox: Sandbox) -> list[LabelledGroup]:
+    """The groups as the grader is to learn them: with their labels, or with its teacher's rankings."""
+    teacher = artifacts.teacher_config(config)
+    if teacher is None:
+        return data
+    weights = load_snapshot(artifacts.ensure(artifacts.grader_of(teacher)), teacher.grader)
+    grader = teacher.grader.build(weights)
+    return taught_by(grader, data, sandbox, lambda group: stream(config.seed, "teacher", group))
 
 
 def snapshot_facts(settings: LearnedSettings) -> dict[str, Any]:

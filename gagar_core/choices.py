@@ -22,7 +22,7 @@ from gagar_core.advantages import (
     weightings,
 )
 from gagar_core.errors import ConfigError
-from gagar_core.grading import agentic, constitution, distilled, rules
+from gagar_core.grading import agentic, constitution, distilled, rules, tiered
 from gagar_core.policies import gru, transformer
 from gagar_core.sampling import adaptive, outcome, refill, shares
 from gagar_core.tasks import list_functions, list_variants, mixed, repair, scalar_hard_coding
@@ -52,6 +52,7 @@ CHOICES: dict[str, dict[str, type[Any]]] = {
         "distilled_l": distilled.DistilledL,
         "agentic_s": agentic.AgenticS,
         "agentic_l": agentic.AgenticL,
+        "tiered": tiered.Tiered,
         "oracle": rules.Oracle,
     },
     "policy": {

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from gagar_core.grading.network import CandidateNetwork
     from gagar_core.protocols import Grader, Policy, Sandbox, Workspace
 
+TEACHERS = ("agentic_s", "agentic_l")
+"""Graders that a network may learn from; one that reads the label tests is no teacher."""
 _DECIMALS = 4
 """Scores are rounded so that equal candidates tie wherever they stand in a batch."""
 
@@ -34,8 +36,10 @@ class DistilledS(LearnedSettings):
     """passing_only or all: whether failing trajectories are read as well, as context (view=joint only)."""
     width: int = 16
     """Size of token vectors, >= 2; everything else grows with it."""
+    teacher: str = ""
+    """Grader whose rankings are learned: agentic_s or agentic_l; "" = the labels themselves."""
 
-    fitting: ClassVar[tuple[str, ...]] = (*LearnedSettings.fitting, "view", "context", "width")
+    fitting: ClassVar[tuple[str, ...]] = (*LearnedSettings.fitting, "view", "context", "width", "teacher")
 
     def faults(self) -> list[str]:
         """One sentence per setting that cannot be meant."""
@@ -45,6 +49,12 @@ class DistilledS(LearnedSettings):
             *check_choice("context", self.context, ("passing_only", "all")),
             *check_range("width", self.width, 2),
         ]
+        if self.teacher:
+            faults += check_choice("teacher", self.teacher, TEACHERS)
+        if self.teacher and self.recalibrate_every:
+            faults.append(
+                "recalibrate_every refits on labels, which a student of a teacher never sees; set 0"
+            )
         if self.context == "all" and self.view != "joint":
             faults.append(f"context=all is read by view=joint only; got view={self.view}")
         return faults

@@ -23,10 +23,14 @@ class LabelledGroup:
     label_share: tuple[float, ...]
     origin: str
     """Where the policy that wrote it stood: ``sft`` or ``step <n>``."""
+    taught: tuple[float, ...] = ()
+    """Scores of a grader, which a student learns in the place of the labels; never written to disk."""
 
     @property
     def quality(self) -> tuple[float, ...]:
-        """Quality of each trajectory, NaN where it has no label."""
+        """Quality of each trajectory, by the labels or by a teacher; NaN where it has none."""
+        if self.taught:
+            return self.taught
         pairs = zip(self.label_share, self.group.trajectories, strict=True)
         return tuple(quality(share, trajectory) for share, trajectory in pairs)
 
