@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.frames import Tables
 from analysis.statistics import Floats
 
 if TYPE_CHECKING:
@@ -81,10 +80,10 @@ def _row_means(values: Floats) -> Floats:
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
-def task_outcomes(tables: Tables) -> pl.DataFrame:
+def task_outcomes(frame: pl.DataFrame) -> pl.DataFrame:
     """Per run, step and held-out task: valid attempts ``n``, how many ``passed``, and the same for audit.
 
-    Sorted by run, step and task. Beside them stand the sums of ``_sums``, so that evaluations are read once.
+    In no order. Beside them stand the sums of ``_sums``, so that evaluations are read once.
     """
     import polars as pl
 
@@ -92,23 +91,14 @@ def task_outcomes(tables: Tables) -> pl.DataFrame:
         pl.col("audit_passed").sum().cast(pl.Int64),
         pl.col("audit_passed").count().cast(pl.Int64).alias("n_audit"),
     ]
-    by = ("run_id", "step", "task_id")
-    return _held_out(tables).group_by(by).agg(*_sums(), *audit).collect().sort(by)
+    known = frame.lazy().filter(pl.col("passed").is_not_null())
+    return known.group_by("run_id", "step", "task_id").agg(*_sums(), *audit).collect(engine="in-memory")
 
 
-def _held_out(tables: Tables) -> pl.LazyFrame:
-    import polars as pl
-
-    return tables.scan("evals").filter(
-        (pl.col("split") == "held_out") & pl.col("valid").fill_null(True) & pl.col("passed").is_not_null()
-    )
-
-
-def evaluation_curves(tables: Tables, outcomes: pl.DataFrame) -> dict[str, Curve]:
-    """Curves of the metrics that come from held-out evaluations; ``outcomes`` as from ``task_outcomes``."""
+def evaluation_curves(ids: list[str], outcomes: pl.DataFrame) -> dict[str, Curve]:
+    """Curves of the metrics that come from held-out evaluations; ``outcomes`` by run, step and task."""
     import polars.selectors as cs
 
-    ids = [run.run_id for run in tables.runs]
     curves = {
         "held_out_pass": _matrix(ids, *_task_means(outcomes, "passed", "n")),
         "held_out_audit": _matrix(ids, *_task_means(outcomes, "audit_passed", "n_audit")),
@@ -165,6 +155,7 @@ def _sums() -> list[pl.Expr]:
 
     tokens = pl.col("gen_tokens").cast(pl.Int64) + pl.col("obs_tokens").cast(pl.Int64).fill_null(0)
     passed = pl.col("passed")
+    passing, failing = pl.when(passed).then(tokens), pl.when(~passed).then(tokens)
     diff = pl.col("diff_add").cast(pl.Int64) + pl.col("diff_del").cast(pl.Int64)
     functions = pl.col("functions_changed").cast(pl.Int64)
     return [
@@ -172,35 +163,36 @@ def _sums() -> list[pl.Expr]:
         passed.sum().cast(pl.Int64),
         tokens.sum().alias("tokens"),
         tokens.count().cast(pl.Int64).alias("n_tokens"),
-        tokens.filter(passed).sum().alias("tokens_passing"),
-        tokens.filter(passed).count().cast(pl.Int64).alias("n_passing"),
-        tokens.filter(~passed).sum().alias("tokens_failing"),
-        tokens.filter(~passed).count().cast(pl.Int64).alias("n_failing"),
+        passing.sum().alias("tokens_passing"),
+        passing.count().cast(pl.Int64).alias("n_passing"),
+        failing.sum().alias("tokens_failing"),
+        failing.count().cast(pl.Int64).alias("n_failing"),
         pl.col("test_runs").cast(pl.Int64).sum(),
         pl.col("test_runs").count().cast(pl.Int64).alias("n_test_runs"),
         pl.col("truncated").sum().cast(pl.Int64),
         pl.col("truncated").count().cast(pl.Int64).alias("n_truncated"),
-        diff.filter(passed).sum().alias("diff_lines_passing"),
-        diff.filter(passed).count().cast(pl.Int64).alias("n_diff_passing"),
-        functions.filter(passed).sum().alias("functions_changed_passing"),
-        functions.filter(passed).count().cast(pl.Int64).alias("n_functions_passing"),
+        pl.when(passed).then(diff).sum().alias("diff_lines_passing"),
+        pl.when(passed).then(diff).count().cast(pl.Int64).alias("n_diff_passing"),
+        pl.when(passed).then(functions).sum().alias("functions_changed_passing"),
+        pl.when(passed).then(functions).count().cast(pl.Int64).alias("n_functions_passing"),
     ]
 
 
-def training_curves(tables: Tables) -> dict[str, Curve]:
+def sums_per_step(frame: pl.DataFrame) -> pl.DataFrame:
+    """``_sums`` of training trajectories per run and step, in no order."""
+    return frame.lazy().group_by("run_id", "step").agg(*_sums()).collect(engine="in-memory")
+
+
+def training_curves(ids: list[str], sums: pl.DataFrame) -> dict[str, Curve]:
     """Curves of the metrics that come from training trajectories, dropped ones included.
 
-    Step s of training is labelled s + 1: the number of updates done after it.
+    ``sums`` as from ``sums_per_step``, sorted. Step s of training is labelled s + 1: the number of updates
+    done after it.
     """
     import polars as pl
 
-    rows = tables.scan("trajectories").filter(
-        pl.col("valid").fill_null(True) & pl.col("passed").is_not_null()
-    )
-    by = ("run_id", "step")
-    sums = rows.group_by(by).agg(*_sums()).collect().sort(by).with_columns(pl.col("step") + 1)
-    ids = [run.run_id for run in tables.runs]
-    return {f"train_{name}": _ratio(ids, sums, *pair) for name, pair in _TRAJECTORY_RATIOS.items()}
+    done = sums.with_columns(pl.col("step") + 1)
+    return {f"train_{name}": _ratio(ids, done, *pair) for name, pair in _TRAJECTORY_RATIOS.items()}
 
 
 def _ratio(ids: list[str], sums: pl.DataFrame, numerator: str, denominator: str) -> Curve:

@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.curves import Curve, evaluation_curves, task_outcomes, training_curves
-from analysis.details import RunDetails, held_out_medians, read_details
+from analysis.curves import Curve, evaluation_curves, training_curves
+from analysis.details import RunDetails, read_details, stability_at
 from analysis.efficiency import Grounds, efficiency
 from analysis.endpoints import Endpoint, choose_endpoint
+from analysis.evaluations import read_evaluations
 from analysis.frames import Gap, Tables, open_tables
 from analysis.metrics import BASE_CURVE, TRAIN_WINDOW, TRAINING, Metric
 from analysis.statistics import exact_mean
 from analysis.step_signals import Signals, phase_seconds, read_signals
 from analysis.study import Run, Sweep, load_sweeps, require_readable
+from analysis.training import expected_share, lengths_at, read_training
 from gagar_core.errors import RecordsError
 
 if TYPE_CHECKING:
     import polars as pl
-
-READERS = 2
-"""Runs that are read at the same time."""
 
 
 @dataclass(frozen=True)
@@ -97,45 +95,38 @@ def _read_sweep(path: Path, sweep: Sweep, tables: Tables) -> SweepData:
 
 def read_tables(sweep: Sweep, tables: Tables) -> SweepData:
     """Read the opened tables of a sweep."""
-    outcomes = task_outcomes(tables)
-    curves = evaluation_curves(tables, outcomes) | training_curves(tables)
+    evaluations, training = read_evaluations(tables), read_training(tables)
+    ids = [run.run_id for run in tables.runs]
+    curves = evaluation_curves(ids, evaluations.outcomes) | training_curves(ids, training.sums)
     ends = {
         (label, source): choose_endpoint(curves[base], sweep.runs_of(label))
         for label in sweep.variants
         for source, base in BASE_CURVE.items()
     }
-    signals, medians = read_signals(tables), held_out_medians(tables, ends)
+    signals, nonfinite = read_signals(tables)
     grounds, costs = efficiency(sweep, curves["held_out_pass"], signals)
+    lengths, medians = lengths_at(tables, training, ends), evaluations.medians_at(ends)
+    details = {}
+    for run in tables.runs:
+        own = signals.get(run.run_id)
+        stability = stability_at(run, curves["held_out_pass"], ends, own)
+        if (kept := expected_share(training, run.run_id, own)) is not None:
+            stability.values["expected_kept"] = kept
+        details[run.run_id] = read_details(run, lengths[run.run_id], stability, medians.get(run.run_id))
     return SweepData(
         sweep=sweep,
         curves=curves | costs,
-        outcomes=outcomes,
+        outcomes=evaluations.outcomes,
         seconds=phase_seconds(signals),
         last_steps=_last_steps(curves[BASE_CURVE[TRAINING]]),
         ends=ends,
         gaps=tables.gaps(),
-        nonfinite=tables.count_nonfinite(),
+        nonfinite=nonfinite,
         unknown=tables.unknown,
         signals=signals,
-        details=_details(tables.runs, curves, ends, signals, medians),
+        details=details,
         grounds=grounds,
     )
-
-
-def _details(
-    runs: Sequence[Run],
-    curves: Mapping[str, Curve],
-    ends: Mapping[tuple[str, str], Endpoint],
-    signals: Mapping[str, Signals],
-    medians: Mapping[str, float],
-) -> dict[str, RunDetails]:
-    """run_id -> its details; two runs at a time, since Polars and NumPy let go of the interpreter."""
-
-    def one(run: Run) -> RunDetails:
-        return read_details(run, curves, ends, signals.get(run.run_id), medians.get(run.run_id))
-
-    with ThreadPoolExecutor(READERS) as pool:
-        return dict(zip((run.run_id for run in runs), pool.map(one, runs), strict=True))
 
 
 def _last_steps(curve: Curve) -> dict[str, int]:

@@ -1,12 +1,12 @@
 """Lazy tables over many runs: manifests decide which files count, attempts are resolved, damage is named.
 
-Whatever holds values in memory (quantiles, ranks) goes run by run through ``records.scan``; sums and counts
-over many runs go through one streaming query on ``Tables.scan``.
+Whatever holds values in memory (quantiles, ranks) goes through ``Tables.batches``, a bounded number of rows
+at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -83,18 +83,22 @@ class Tables:
                 found.append(Gap(run.run_id, table, missing))
         return found
 
-    def count_nonfinite(self, table: str = "steps") -> dict[str, dict[str, int]]:
-        """run_id -> column -> NaN or infinite entries, over the float columns of a table."""
-        import polars.selectors as cs
+    def batches(self, table: str, rows: int) -> Iterator[Tables]:
+        """The same tables over consecutive runs that together have about ``rows`` rows of ``table``."""
+        batch: list[Run] = []
+        size = 0
+        for run in self.runs:
+            size += sum(chunk["rows"] for chunk in self.chunks[run.run_id, table])
+            batch.append(run)
+            if size >= rows:
+                yield replace(self, runs=tuple(batch))
+                batch, size = [], 0
+        if batch:
+            yield replace(self, runs=tuple(batch))
 
-        bad = (~cs.float().is_finite()).sum()
-        counts = self.scan(table, keep_nan=True).group_by("run_id").agg(bad).collect().sort("run_id")
-        found: dict[str, dict[str, int]] = {}
-        for row in counts.iter_rows(named=True):
-            run_id = str(row.pop("run_id"))
-            if nonzero := {name: int(n) for name, n in row.items() if n}:
-                found[run_id] = nonzero
-        return found
+    def of(self, run: Run) -> Tables:
+        """The tables of one run."""
+        return replace(self, runs=(run,))
 
 
 def open_tables(sweep: Sweep, *, thorough: bool = False) -> tuple[Sweep, Tables]:

@@ -158,11 +158,12 @@ def _ranks_by_counting(values: Floats, codes: NDArray[np.int64], sizes: NDArray[
     place = np.arange(codes.size) - (np.cumsum(sizes) - sizes)[codes]
     table = np.full((sizes.size, int(sizes.max())), np.inf)
     table[codes, place] = values
-    counts = np.zeros(table.shape, dtype=np.int16)
-    for other in table.T[:, :, None]:
-        counts += other < table
-        counts += other <= table
-    return np.asarray((counts[codes, place] + 1) / 2)
+    members = np.ascontiguousarray(table.T)  # one row per place in a group: long rows are compared fast
+    counts = np.zeros(members.shape, dtype=np.int8)
+    for other in members:
+        counts += (other < members).view(np.int8)
+        counts += (other <= members).view(np.int8)
+    return np.asarray((counts[place, codes] + 1) / 2)
 
 
 def token_weights(lengths: ArrayLike, advantages: ArrayLike, groups: ArrayLike, loss: str) -> Floats:

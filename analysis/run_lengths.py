@@ -5,6 +5,7 @@ Everything here is one value per run; ``analysis.length_section`` turns runs int
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from analysis.length import MIN_TAIL, QUANTILES
 from analysis.reinforcement import by_length, length_pushes, mix_shift, token_weights
 from analysis.rows import SIZES, Bools, Rows
-from analysis.statistics import Floats
+from analysis.statistics import Floats, quantile
 from analysis.trend import fit_line
 from gagar_core.errors import InputError
 
@@ -55,11 +56,11 @@ def run_lengths(rows: Rows, end: int | None, loss: str) -> RunLengths:
     over everything up to ``end``.
     """
     if end is not None:
-        rows = rows.take(rows.done <= end)
+        rows = rows.steps(0, end)
     if len(rows) == 0:
         return RunLengths({}, {}, {}, {})
     last = int(rows.done.max()) if end is None else end
-    window = rows.take(rows.done > last - BUCKET)
+    window = rows.steps(last - BUCKET + 1, last)
     growth = growth_curves(rows)
     values = levels(window) | tail(window) | slopes(growth) | mix(rows, last) | reinforced(rows)
     return RunLengths(
@@ -76,15 +77,17 @@ def run_lengths(rows: Rows, end: int | None, loss: str) -> RunLengths:
 def levels(rows: Rows) -> dict[str, float]:
     """Means of every size for what was sampled and what was trained on, by outcome; quantiles of tokens."""
     found: dict[str, float] = {}
+    table = np.stack([rows[size] for size in SIZES])
+    known = np.isfinite(table)
     for which, members in rows.sets.items():
         for split, inside in rows.splits.items():
             chosen = members & inside
             found[f"{which}/{split}/n"] = float(chosen.sum())
-            for size in SIZES:
-                values = rows[size][chosen]
-                values = values[np.isfinite(values)]
-                if values.size:
-                    found[f"{which}/{split}/{size}/mean"] = float(values.mean())
+            # sizes are whole numbers: sums are exact in any order
+            counts, sums = known[:, chosen].sum(axis=1), np.where(known, table, 0.0)[:, chosen].sum(axis=1)
+            for size, count, total in zip(SIZES, counts.tolist(), sums.tolist(), strict=True):
+                if count:
+                    found[f"{which}/{split}/{size}/mean"] = total / count
             found |= {
                 f"{which}/{split}/gen_tokens/{name}": value
                 for name, value in shape(rows["gen_tokens"][chosen]).items()
@@ -106,8 +109,8 @@ def shape(values: Floats, min_tail: int = MIN_TAIL) -> dict[str, float]:
     allowed = [q for q in QUANTILES if values.size >= min_tail / (1 - q) - 1e-9]
     if not allowed:
         return found
-    levels = np.quantile(values, allowed)
-    return found | {f"q{round(100 * q)}": float(v) for q, v in zip(allowed, levels, strict=True)}
+    ordered = np.sort(values)
+    return found | {f"q{round(100 * q)}": quantile(ordered, q) for q in allowed}
 
 
 def tail(rows: Rows) -> dict[str, float]:
@@ -122,36 +125,33 @@ def tail(rows: Rows) -> dict[str, float]:
 
 def causes(rows: Rows) -> dict[str, float]:
     """Share of trajectories that each limit cut off, by stop reason; ``overlong`` is their sum."""
-    cut = rows.flags["truncated"]
-    codes, counts = np.unique(rows.stop[cut], return_counts=True)
-    shares = {
-        rows.reasons[c] or "unknown": float(n) / len(rows)
-        for c, n in zip(codes.tolist(), counts, strict=True)
-    }
+    cut = rows.flag("truncated")
+    words = rows.words("stop_reason")[cut] if cut.any() else ()
+    counts = Counter(word or "unknown" for word in words)
+    shares = {word: count / len(rows) for word, count in sorted(counts.items())}
     return {"overlong": float(cut.mean())} | shares
 
 
 def growth_curves(rows: Rows) -> dict[str, tuple[list[int], list[float]]]:
     """Mean generated tokens per bucket of 10 steps, for each outcome; and the 95 % quantile of all."""
-    bucket = -(-rows.done // BUCKET) * BUCKET
-    tokens = rows["gen_tokens"]
-    found = {split: _bucket_means(bucket[inside], tokens[inside]) for split, inside in rows.splits.items()}
-    ends, parts = _by_bucket(bucket, tokens)
-    enough = [(end, part) for end, part in zip(ends, parts, strict=True) if part.size >= MIN_TAIL / 0.05]
-    found["q95"] = [e for e, _ in enough], [float(np.quantile(p, 0.95)) for _, p in enough]
-    return found
+    bucket, tokens = -(-rows.done // BUCKET) * BUCKET, rows["gen_tokens"]
+    known = np.isfinite(tokens)
+    found = {}
+    for split, inside in rows.splits.items():
+        ends, starts, sizes = _buckets(bucket[inside & known])
+        # whole numbers: sums are exact in any order
+        sums = np.add.reduceat(tokens[inside & known], starts) if ends else np.zeros(0)
+        found[split] = ends, (sums / sizes).tolist()
+    ends, starts, sizes = _buckets(bucket[known])
+    parts = zip(ends, np.split(tokens[known], starts[1:]), strict=True) if ends else ()
+    enough = {end: quantile(part, 0.95) for end, part in parts if part.size >= MIN_TAIL / 0.05}
+    return found | {"q95": (list(enough), list(enough.values()))}
 
 
-def _bucket_means(bucket: NDArray[np.int64], values: Floats) -> tuple[list[int], list[float]]:
-    ends, parts = _by_bucket(bucket, values)
-    return ends, [float(part.mean()) for part in parts]
-
-
-def _by_bucket(bucket: NDArray[np.int64], values: Floats) -> tuple[list[int], list[Floats]]:
-    """Finite values of each bucket; rows lie in the order of steps, so buckets are contiguous."""
-    keep = np.isfinite(values)
-    ends, starts = np.unique(bucket[keep], return_index=True)
-    return ends.tolist(), np.split(values[keep], starts[1:]) if ends.size else []
+def _buckets(bucket: NDArray[np.int64]) -> tuple[list[int], NDArray[np.int64], NDArray[np.int64]]:
+    """Labels, starts and sizes of buckets; rows lie in the order of steps, so a bucket is contiguous."""
+    starts = np.flatnonzero(np.diff(bucket, prepend=-1))
+    return bucket[starts].tolist(), starts, np.diff(np.append(starts, bucket.size))
 
 
 def slopes(growth: Mapping[str, tuple[list[int], list[float]]]) -> dict[str, float]:
@@ -203,8 +203,9 @@ def _mixture(rows: Rows, chosen: Bools) -> tuple[float, float, float]:
 def reinforced(rows: Rows) -> dict[str, float]:
     """Pushes of the used and of the base advantages, over all trained trajectories and the passing ones."""
     found: dict[str, float] = {}
+    kept = rows.flag("kept")
     # group ids are unique within a run, so all steps can be pooled
-    for split, inside in (("all", rows.flags["kept"]), ("passing", rows.flags["kept"] & rows.passed)):
+    for split, inside in (("all", kept), ("passing", kept & rows.passed)):
         pushes = length_pushes(
             rows["gen_tokens"][inside],
             [rows["adv_used"][inside], rows["adv_base"][inside]],
@@ -221,7 +222,7 @@ def reinforced(rows: Rows) -> dict[str, float]:
 def quality_quarters(rows: Rows) -> list[dict[str, float | int | None]]:
     """Passing trajectories by quarter of length: audit pass, changed lines, program size."""
     passing = rows.take(rows.passed)
-    audit = np.where(passing.known["audit_passed"], passing.flags["audit_passed"].astype(float), np.nan)
+    audit = np.where(passing.known("audit_passed"), passing.flag("audit_passed").astype(float), np.nan)
     columns = {
         "audit_pass": audit,
         "diff": passing["diff_add"] + passing["diff_del"],
@@ -239,7 +240,7 @@ def quality_quarters(rows: Rows) -> list[dict[str, float | int | None]]:
 
 def _tenths(rows: Rows, loss: str) -> list[dict[str, float | int | None]]:
     """Loss weight of one token by tenth of length, relative to the mean over trajectories."""
-    kept = rows.flags["kept"]
+    kept = rows.flag("kept")
     length = rows["gen_tokens"][kept]
     try:
         weights = token_weights(length, rows["adv_used"][kept], rows["group_id"][kept], loss)

@@ -220,5 +220,5 @@ def bistable(values: ArrayLike) -> bool:
 def expected_kept(passed: ArrayLike, tried: ArrayLike, group: float) -> float | None:
     """Share of groups with both outcomes that tasks' pass rates p imply: mean of 1 - p^n - (1 - p)^n."""
     k, n = np.asarray(passed, dtype=np.float64), np.asarray(tried, dtype=np.float64)
-    p = k[n > 0] / n[n > 0]
+    p = np.sort(k[n > 0] / n[n > 0])  # in whatever order tasks were met
     return float((1 - p**group - (1 - p) ** group).mean()) if p.size else None

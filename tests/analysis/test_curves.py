@@ -31,7 +31,9 @@ from analysis.stability import (
     short_term_risk,
 )
 from analysis.statistics import mean_estimate
+from analysis.step_signals import read_signals
 from analysis.study import DAMAGED, FAILED, FINISHED, UNFINISHED, Run, Sweep, load_run, load_sweeps
+from analysis.training import read_training
 from analysis.trend import fit_line, growth, log_slope, percent_per_100
 from gagar_core import records
 from gagar_core.errors import InputError
@@ -198,6 +200,10 @@ def tables_of(run: Run) -> Tables:
     return open_tables(Sweep("s", run.path, "", None, (), "", {}, False, (run,)))[1]
 
 
+def training(here: Tables) -> dict[str, Curve]:
+    return training_curves([run.run_id for run in here.runs], read_training(here).sums)
+
+
 def write_tokens(folder: Path, rows: list[dict[str, object]], step: int = 0, attempt: int = 1) -> None:
     writer = records.RunWriter(folder, "r0", attempt)
     writer.add("trajectories", step, rows)
@@ -208,7 +214,7 @@ def test_sums_do_not_wrap_and_idle_trajectories_count(tmp_path: Path) -> None:
     row = {"passed": True, "valid": True, "gen_tokens": 2_000_000_000, "obs_tokens": 0, "test_runs": 0}
     write_tokens(tmp_path, [row, row, row])
     here = Run(tmp_path, "r0", "v", 0, FINISHED)
-    curves = training_curves(tables_of(here))
+    curves = training(tables_of(here))
     assert curves["train_tokens"].values[0, 0] == 2e9
     assert curves["train_test_runs"].values[0, 0] == 0.0
     assert length_quantiles([here], min_tail=0)["sum"].item() == 6_000_000_000
@@ -279,7 +285,7 @@ def test_highest_attempt_of_a_step_wins(tmp_path: Path, make_run: Callable[..., 
     folder = make_run(tmp_path, "r0", "grpo", 0)
     row = {"passed": True, "valid": True, "gen_tokens": 7, "obs_tokens": 0}
     write_tokens(folder, [row], step=12, attempt=2)
-    curve = training_curves(tables(folder))["train_tokens"]
+    curve = training(tables(folder))["train_tokens"]
     assert curve.values[0, list(curve.steps).index(13)] == 7.0
     assert np.isfinite(curve.values).all()
     assert curve.steps.size == 20
@@ -335,7 +341,7 @@ def test_nan_and_infinity_are_counted(tmp_path: Path, make_run: Callable[..., Pa
     folder = make_run(tmp_path, "r0", "grpo", 0)
     bad = pl.when(pl.col("step") == 3).then(NAN).when(pl.col("step") == 5).then(math.inf).otherwise(1.0)
     rewrite(folder, lambda f: f.with_columns(bad.alias("loss")))
-    assert tables(folder).count_nonfinite() == {"r0": {"loss": 2}}
+    assert read_signals(tables(folder))[1] == {"r0": {"loss": 2}}
 
 
 def test_states_of_a_run(tmp_path: Path, make_run: Callable[..., Path]) -> None:

@@ -15,7 +15,7 @@ from scipy import stats
 from analysis.length_section import difficulty_bins, inflating, standardised
 from analysis.pareto import front, hypervolume
 from analysis.reinforcement import by_length, length_push, mix_shift, ranks_within, token_weights
-from analysis.rows import Rows, rows_of_frame
+from analysis.rows import Rows
 from analysis.run_lengths import causes, growth_curves, histogram, levels, run_lengths, shape, slopes, tail
 from gagar_core.errors import InputError
 
@@ -26,7 +26,7 @@ LENGTH = st.floats(1, 1e4)
 def rows(**columns: Any) -> Rows:
     n = len(next(iter(columns.values())))
     base = {"step": [0] * n, "group_id": [0] * n, "passed": [True] * n, "kept": [True] * n}
-    return rows_of_frame(pl.DataFrame(base | columns))
+    return Rows(pl.DataFrame(base | columns))
 
 
 def test_mix_shift_by_hand() -> None:

@@ -18,6 +18,7 @@ from analysis.statistics import (
     optimality_gap,
     performance_profile,
     probability_of_improvement,
+    quantile,
     quantiles,
     wilson_interval,
 )
@@ -141,3 +142,8 @@ def test_incomplete_beta_agrees_with_scipy(x: float, a: float, b: float) -> None
     from scipy.special import betainc
 
     assert dist.incomplete_beta(x, a, b) == pytest.approx(float(betainc(a, b, x)), rel=1e-8, abs=1e-13)
+
+
+@given(arrays(np.float64, st.integers(1, 30), elements=st.floats(-1e6, 1e6)), st.floats(0, 1))
+def test_a_quantile_is_numpys(values: np.ndarray, probability: float) -> None:
+    assert quantile(values, probability) == np.quantile(values, probability)

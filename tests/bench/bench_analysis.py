@@ -117,16 +117,18 @@ def _pandas_cells(paths: list[Path], keys: list[str]) -> Any:
 
 
 def training_sums(folder: Path, rows: int) -> dict[str, Any]:
-    """Every training curve of the report, in one streaming query."""
+    """Every training curve of the report and every run's lengths, in batches of runs."""
     from dataclasses import replace
 
     from analysis.curves import training_curves
     from analysis.frames import open_tables
     from analysis.study import load_sweeps
+    from analysis.training import read_training
 
     (sweep,) = load_sweeps(folder)
     _, tables = open_tables(replace(sweep, runs=tuple(load_some(folder, rows))))
-    curve = training_curves(tables)["train_tokens_pass"]
+    ids = [run.run_id for run in tables.runs]
+    curve = training_curves(ids, read_training(tables).sums)["train_tokens_pass"]
     return {"cells": int(np.isfinite(curve.values).sum())}
 
 
