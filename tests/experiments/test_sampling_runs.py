@@ -107,6 +107,11 @@ KNOWS_AUDIT = {
     "experiments/run.py": "prints the result",
     "experiments/tracking.py": "mirrors the result",
     "sweeps/claims.py": "names what hypotheses may speak of",
+    "experiments/recorded/group.py": "reads a recorded group, to be shown",
+    "experiments/recorded/find.py": "chooses which recorded group to show",
+    "experiments/recorded/story.py": "says what a recorded group shows",
+    "experiments/recorded/terminal.py": "shows it in the terminal",
+    "experiments/recorded/page.py": "shows it as a page",
 }
 """Who may know of audit tests or their results, beside ``gagar_core.tasks``, which makes and checks them."""
 
