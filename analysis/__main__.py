@@ -187,6 +187,7 @@ def _report(options: argparse.Namespace) -> int:
 
 def _plot(options: argparse.Namespace) -> int:
     from analysis.data import read
+    from analysis.naming import shortened
     from analysis.plots.figures import FIGURES, draw_all
     from analysis.report import build
     from analysis.write import write_figures
@@ -201,7 +202,7 @@ def _plot(options: argparse.Namespace) -> int:
     out.mkdir(parents=True, exist_ok=True)
     for part in data:
         if options.sweep in (None, part.sweep.name):
-            section = build([part], part.sweep.name)["sweeps"][0]
+            section = shortened(build([part], part.sweep.name)["sweeps"][0])
             drawings = draw_all(section, part.curves, set(options.figure) or None)
             prefix = part.sweep.name if len(data) > 1 and options.sweep is None else ""
             for name in write_figures(out, prefix, drawings):

@@ -45,6 +45,8 @@ def _sweep(tree: Tree, section: Tree) -> list[str]:
         f"{section['n_finished']} of {section['n_planned']} planned runs finished. {state['words']}".strip(),
         "",
     ]
+    if section["left_out"]:
+        lines += [f"All variants: {_plain(' '.join(section['left_out']))} (left out of their names).", ""]
     if section["verdicts"]:
         lines += ["### Verdicts", "", table("verdicts"), ""]
     if section["warnings"]:

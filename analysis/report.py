@@ -3,9 +3,9 @@
 HTML, Markdown and figures render this tree and nothing else, so what a reader sees can be tested here.
 
     schema_version, title, metrics {key: label, unit, better, formula}, compare (two, or null)
-    sweeps [name, question, baseline, plan_digest, n_planned, n_found, n_finished, state, sandbox, runs,
-            variants, verdicts, comparisons, tasks, curves, length, stability, learning, efficiency, factors,
-            tuning, cost, warnings]
+    sweeps [name, question, baseline, left_out, plan_digest, n_planned, n_found, n_finished, state, sandbox,
+            runs, variants, verdicts, comparisons, tasks, curves, length, stability, learning, efficiency,
+            factors, tuning, cost, warnings]
 
 A *number* is an object: value, unit, n_used, n_planned, sd, interval {low, high, level, method} or null, why
 (the reason for a missing value or interval), policy (for dead runs), step, runs (the ids it came from).
@@ -27,6 +27,7 @@ from analysis.factors import factor_section
 from analysis.learning import learning_section
 from analysis.length_section import length_section
 from analysis.metrics import METRICS
+from analysis.naming import left_out
 from analysis.numbers import mean_number, rounded
 from analysis.series import CURVES, summarise
 from analysis.stability_section import stability_section
@@ -77,6 +78,7 @@ def _sweep(data: SweepData) -> dict[str, Any]:
         "name": sweep.name,
         "question": sweep.question,
         "baseline": sweep.baseline,
+        "left_out": left_out(sweep.variants),
         "plan_digest": sweep.plan_digest,
         "n_planned": sum(len(seeds) for seeds in sweep.planned.values()),
         "n_found": sum(run.status != NOT_STARTED for run in sweep.runs),

@@ -9,6 +9,7 @@ from typing import Any
 
 from analysis.data import SweepData
 from analysis.markdown import render_markdown
+from analysis.naming import shortened_tree
 from analysis.page import render
 from analysis.plots.drawing import Drawing
 from analysis.plots.figures import draw_all
@@ -23,7 +24,8 @@ def write_report(
     """Write ``report.json``, ``.html``, ``.md`` and ``figures/`` under ``out``; returns the tree."""
     tree = build(data, title, compare)
     _make_folder(out)
-    sections: list[dict[str, Any]] = tree["sweeps"]
+    shown = shortened_tree(tree)
+    sections: list[dict[str, Any]] = shown["sweeps"]
     figures = [draw_all(section, part.curves) for section, part in zip(sections, data, strict=True)]
     try:
         records.publish(out / "report.json", records.to_json(tree))
@@ -31,8 +33,8 @@ def write_report(
         for section, drawings in zip(sections, figures, strict=True):
             names = write_figures(out / "figures", section["name"] if len(figures) > 1 else "", drawings)
             paths.append([f"figures/{name}.png" for name in names])
-        records.publish(out / "report.md", render_markdown(tree, figures, paths).encode())
-        records.publish(out / "report.html", render(tree, figures).encode())
+        records.publish(out / "report.md", render_markdown(shown, figures, paths).encode())
+        records.publish(out / "report.html", render(shown, figures).encode())
     except OSError as err:
         raise _unwritable(out, err) from err
     return tree

@@ -124,7 +124,7 @@ def profile(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1.02)
     end_labels(axes, look, {label: rows[label]["share"][-1] for label in chosen})
-    figure.supxlabel("pass rate of a task", fontsize=8)
+    axes.set_xlabel("pass rate of a task", fontsize=8)
     figure.supylabel("share of tasks above it", fontsize=8)
     middle = len(next(iter(rows.values()))["threshold"]) // 2
     alt = "; ".join(

@@ -12,6 +12,7 @@ from analysis.plots.effects import profile, tornado, two_factor
 from analysis.plots.learning import learning, seeds
 from analysis.plots.lengths import length_curves, pareto, ridges
 from analysis.plots.panels import curve_figure
+from analysis.plots.stacks import coloured
 from analysis.plots.steadiness import grader_drift, strip
 from analysis.plots.style import MAX_SHOWN, Look, in_style, looks, new_figure
 from analysis.plots.tuning import tuning
@@ -45,7 +46,7 @@ def draw_all(
     sweep: Section, curves: Mapping[str, Curve], only: Collection[str] | None = None
 ) -> list[Drawing]:
     """Every figure of one sweep's section that has something to show, or those named in ``only``."""
-    look = looks([variant["label"] for variant in sweep["variants"]], sweep["baseline"])
+    look = looks([variant["label"] for variant in sweep["variants"]], sweep["baseline"], coloured(sweep))
     with in_style():
         found = [draw(sweep, look, curves) for key, draw in FIGURES.items() if only is None or key in only]
     return [drawing for drawing in found if drawing is not None]
@@ -60,6 +61,7 @@ def held_out(sweep: Section, look: Mapping[str, Look]) -> Drawing | None:
     total, rows = len(rows), rows[:MAX_SHOWN]
     figure, grid = new_figure(height=0.9 + 0.34 * len(rows))
     axes = grid[0, 0]
+    axes.tick_params(axis="y", labelsize=6.5)
     runs = {run["run_id"]: run["values"] for run in sweep["runs"]}
     for y, (label, values) in enumerate(rows):
         _level_row(axes, y, look[label], values, runs)
@@ -111,7 +113,8 @@ def forest(sweep: Section, look: Mapping[str, Look], key: str) -> Drawing | None
     rows.sort(key=lambda c: (c["value"], c["variant"]))
     total = len(rows)
     rows = rows if total <= MAX_SHOWN else rows[: MAX_SHOWN // 2] + rows[-MAX_SHOWN // 2 :]
-    figure, grid = new_figure(height=0.9 + 0.3 * len(rows))
+    alike = len({row["n_used"] for row in rows}) == 1
+    figure, grid = new_figure(height=0.9 + (0.3 if alike else 0.38) * len(rows))
     axes = grid[0, 0]
     axes.axvline(0, color="#000000", lw=0.8)
     for y, row in enumerate(rows):
@@ -119,7 +122,8 @@ def forest(sweep: Section, look: Mapping[str, Look], key: str) -> Drawing | None
         _interval_bar(axes, y, row, variant, "outer_interval", 0.7)
         _interval_bar(axes, y, row, variant)
         axes.plot([row["value"]], [y], marker=variant.marker, ms=5.5, color=variant.colour)
-    axes.set_yticks(range(len(rows)), [_forest_name(look, row) for row in rows])
+    names = [_forest_name(look, row, with_n=not alike) for row in rows]
+    axes.set_yticks(range(len(rows)), names, fontsize=6.5)
     axes.set_ylim(-0.6, len(rows) - 0.4)
     axes.set_xlim(*_forest_range(rows))
     axes.grid(visible=False, axis="y")
@@ -144,9 +148,10 @@ def _forest_range(rows: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
     return low - pad, high + pad
 
 
-def _forest_name(look: Mapping[str, Look], row: Mapping[str, Any]) -> str:
+def _forest_name(look: Mapping[str, Look], row: Mapping[str, Any], *, with_n: bool) -> str:
     star = " *" if row["p_holm"] is not None and row["p_holm"] <= 0.05 else ""
-    return f"{look[row['variant']].name}{star}\nn = {row['n_used']}"
+    n = f"\nn = {row['n_used']}" if with_n else ""
+    return f"{look[row['variant']].name}{star}{n}"
 
 
 FIGURES: dict[str, Draw] = {

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from analysis.plots.drawing import Drawing, Section, finish, n_words, shown_words
+from analysis.plots.panels import PANEL_NAME
 from analysis.plots.stacks import (
     SURVIVORS,
     end_labels,
@@ -21,13 +22,16 @@ from analysis.plots.stacks import (
     stack,
     styled,
 )
-from analysis.plots.style import MAX_SHOWN, Look, new_figure, short_names
+from analysis.plots.style import MAX_SHOWN, NAME_WIDTH, Look, new_figure, short_names
 from analysis.study import DEAD
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _AXES = {"step": "training steps", "tokens": "generated tokens", "cpu_s": "CPU seconds, artifacts included"}
+
+_ZOOM = 0.4
+"""Where all values lie above this share of the largest, a pass axis need not start at 0."""
 
 
 def learning(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
@@ -40,16 +44,18 @@ def learning(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
     axes_with_data = [a for a in _AXES if any(v is not None for one in series.values() for v in one[a])]
     figure, panels = stack(len(axes_with_data), look)
     camps = two_camps(sweep)
+    all_drawn = len(chosen) == len(series)
+    floor = pass_floor(one["runs"] for one in series.values())
     for axes, axis in zip(panels, axes_with_data, strict=True):
         for label, one in series.items():
             pale = label not in chosen
             middle = one["median"] if label in camps else one["mean"]
             style = looks[label] if pale else look[label]
             line(axes, one[axis], middle, style, pale=pale, solid=solid_part(one))
-            if not pale and len(chosen) == len(series):
-                _runs(axes, sweep, label, one["runs"], axis, look[label].colour)
+            if not pale:
+                _runs(axes, sweep, label, one["runs"], axis, look[label].colour, lines=all_drawn)
         axes.set_xlabel(_axis_name(sweep, axis), fontsize=7, labelpad=1)
-        _pass_axis(axes, whole=axis == "step")
+        _pass_axis(axes, floor, whole=axis == "step")
     middles = {n: (series[n]["median"] if n in camps else series[n]["mean"]) for n in chosen}
     ends = {label: last_value(series[label]["step"], middles[label]) for label in chosen}
     end_labels(panels[0], look, ends)
@@ -57,8 +63,9 @@ def learning(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
     alt = "; ".join(_words(label, one) for label, one in series.items())
     caption = (
         "Held-out pass over training steps, generated tokens and CPU seconds (mean cost reached at each "
-        f"evaluation). {_artifact_words(sweep)}Line: mean over seeds; thin: seeds (cross: died); "
-        f"{SURVIVORS}. "
+        f"evaluation). {_artifact_words(sweep)}Line: mean over seeds; "
+        f"{'thin: seeds (cross: died)' if all_drawn else 'crosses: seeds that died'}; {SURVIVORS}. "
+        + floor_words(floor)
         + camp_words(camps)
         + highlight_words(sweep, chosen, len(series))
         + n_words(sweep, "held_out_pass")
@@ -68,7 +75,7 @@ def learning(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
 
 def _axis_name(sweep: Section, axis: str) -> str:
     if axis == "cpu_s" and sweep["learning"]["artifacts_unknown"]:
-        return "CPU seconds of the run, cost of artifacts unknown"
+        return "CPU seconds, artifacts not known"
     return _AXES[axis]
 
 
@@ -88,29 +95,54 @@ def _words(label: str, one: Mapping[str, Any]) -> str:
     return f"{text} (n = {one['n'][-1]})"
 
 
-def _runs(axes: Axes, sweep: Section, label: str, runs: Mapping[str, Any], axis: str, colour: str) -> None:
+def _runs(
+    axes: Axes,
+    sweep: Section,
+    label: str,
+    runs: Mapping[str, Any],
+    axis: str,
+    colour: str,
+    *,
+    lines: bool = True,
+) -> None:
     from matplotlib.collections import LineCollection
 
     dead = {run["run_id"] for run in sweep["runs"] if run["status"] in DEAD}
-    lines = {i: np.column_stack([numbers(one[axis]), numbers(one["pass"])]) for i, one in runs.items()}
-    axes.add_collection(LineCollection(list(lines.values()), colors=colour, lw=0.5, alpha=0.35, zorder=2))
-    ends = np.array([line[-1] for run_id, line in lines.items() if run_id in dead]).reshape(-1, 2)
+    drawn = {i: np.column_stack([numbers(one[axis]), numbers(one["pass"])]) for i, one in runs.items()}
+    if lines:
+        axes.add_collection(LineCollection(list(drawn.values()), colors=colour, lw=0.5, alpha=0.35, zorder=2))
+    ends = np.array([line[-1] for run_id, line in drawn.items() if run_id in dead]).reshape(-1, 2)
     if ends.size:
         axes.plot(*ends.T, ls="", marker="x", ms=4, mew=1.0, color=colour, zorder=4)
 
 
-def _free_corner(runs: Collection[Mapping[str, Any]]) -> float:
+def _free_corner(runs: Collection[Mapping[str, Any]], floor: float) -> float:
     """Height for words at the right of a panel: below the lines, or above them where they end low."""
-    ends = [value for one in runs for value in one["pass"][len(one["pass"]) // 2 :]]
+    ends = [
+        (value - floor) / (1.02 - floor) for one in runs for value in one["pass"][len(one["pass"]) // 2 :]
+    ]
     low = sum(value < 0.2 for value in ends)
     high = sum(value > 0.8 for value in ends)
     return 0.88 if low > high else 0.05
 
 
-def _pass_axis(axes: Axes, *, whole: bool) -> None:
+def pass_floor(variants: Iterable[Mapping[str, Any]]) -> float:
+    """Where a pass axis starts: at 0, or at a tenth below all values if they lie far from 0."""
+    values = [v for runs in variants for one in runs.values() for v in one["pass"] if v is not None]
+    low, high = min(values, default=0.0), max(values, default=0.0)
+    return math.floor(10 * low) / 10 if low > _ZOOM * high else 0.0
+
+
+def floor_words(floor: float) -> str:
+    """That an axis does not start at 0, if so."""
+    return f"The pass axis starts at {floor:g}, not at 0. " if floor else ""
+
+
+def _pass_axis(axes: Axes, floor: float, *, whole: bool) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    axes.set_ylim(0, max(0.2, min(1.02, 1.1 * axes.get_ylim()[1])))
+    top = axes.get_ylim()[1]
+    axes.set_ylim(floor, max(floor + 0.2, min(1.02, top + 0.1 * (top - floor))))
     axes.yaxis.set_major_locator(MaxNLocator(3))
     axes.xaxis.set_major_locator(MaxNLocator(4, integer=whole))
     axes.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:g}k" if value >= 10_000 else f"{value:g}")
@@ -137,28 +169,31 @@ def seeds(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
     columns = min(3, len(shown))
     rows = math.ceil(len(shown) / columns)
     figure, grid = new_figure(rows, columns, height=0.5 + (1.6 if rows == 1 else 1.05 * rows))
-    names = short_names(shown, width=17 if columns == 3 else 24)
+    names = short_names(shown, width=PANEL_NAME if columns == 3 else NAME_WIDTH, lines=2)
     # one panel is laid out by the solver, several by hand
     panels = list(grid.flat)
     worst = {v["label"]: v["seeds"]["worst_run"] for v in sweep["stability"]["variants"]}
     seed_of = {run["run_id"]: run["seed"] for run in sweep["runs"]}
+    floor = pass_floor(series[label]["runs"] for label in shown)
     for axes, label in zip(panels, shown, strict=False):
         _runs(axes, sweep, label, series[label]["runs"], "step", looks[label].colour)
         low = series[label]["runs"].get(worst.get(label) or "")
         if low and len(series[label]["runs"]) > 1:
             axes.plot(low["step"], numbers(low["pass"]), color=looks[label].colour, lw=1.2, zorder=3)
             words = f"worst: seed {seed_of[worst[label]]}"
-            height = _free_corner(series[label]["runs"].values())
+            height = _free_corner(series[label]["runs"].values(), floor)
             axes.text(0.97, height, words, transform=axes.transAxes, fontsize=6, ha="right")
-        axes.set_title(names[label], fontsize=6.5, color=looks[label].colour, loc="left", pad=2)
-        _pass_axis(axes, whole=True)
+        axes.set_title(
+            names[label], fontsize=6, color=looks[label].colour, loc="left", pad=2, linespacing=0.9
+        )
+        _pass_axis(axes, floor, whole=True)
     for axes in panels[len(shown) :]:
         axes.set_visible(False)
     for axes in panels[max(0, len(shown) - columns) : len(shown)]:
         axes.tick_params(labelbottom=True)
     last = max(one["step"][-1] for one in series.values())
     for axes in panels[: len(shown)]:
-        axes.set_ylim(0, 1.02)
+        axes.set_ylim(floor, 1.02)
         axes.set_xlim(-0.03 * max(last, 1), 1.03 * max(last, 1))
     figure.supxlabel("training step", fontsize=8)
     figure.supylabel("held-out pass (share)", fontsize=8)
@@ -171,6 +206,7 @@ def seeds(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
     )
     caption = (
         "Held-out pass of every run, one panel per variant; thick: the run that ended worst; cross: died. "
+        + floor_words(floor)
         + shown_words(len(shown), len(series))
         + n_words(sweep, "held_out_pass")
     )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from analysis.plots.drawing import Drawing, Section, finish, n_words, say
 from analysis.plots.stacks import (
-    SURVIVORS,
+    coloured,
     end_labels,
     highlight_words,
     highlighted,
@@ -19,10 +20,21 @@ from analysis.plots.stacks import (
     stack,
     styled,
 )
-from analysis.plots.style import Look, log_ticks, new_figure, new_stack, place_names, short_names
+from analysis.plots.style import (
+    MAX_SHOWN,
+    MAX_TOGETHER,
+    OTHERS,
+    Look,
+    log_ticks,
+    new_figure,
+    new_stack,
+    place_names,
+    short_names,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _SPLITS = {"pass": "passing", "fail": "failing", "truncated": "cut off by a limit"}
 
@@ -55,7 +67,7 @@ def length_curves(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
         for label in chosen
     }
     end_labels(panels[0], look, first)
-    figure.supxlabel("training step", fontsize=8)
+    panels[-1].set_xlabel("training step", fontsize=8)
     figure.supylabel("generated tokens", fontsize=8)
     alt = "; ".join(
         f"{label}: growth {say(v['growth']['all']['percent'])} % per 100 steps"
@@ -63,7 +75,9 @@ def length_curves(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
     )
     caption = (
         "Generated tokens per training trajectory by outcome, means of 10 steps over seeds (log scale); "
-        f"{SURVIVORS}. " + highlight_words(sweep, chosen, len(variants)) + n_words(sweep, "train_tokens")
+        "dotted: where some seed has ended or has no such trajectory, over the others. "
+        + highlight_words(sweep, chosen, len(variants))
+        + n_words(sweep, "train_tokens")
     )
     return finish(figure, "length_curves", "Length by outcome", caption, alt)
 
@@ -93,34 +107,30 @@ def pareto(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
     points = section["points"]
     if not points:
         return None
-    figure, grid = new_figure(height=2.7)
+    numbered = len(points) > MAX_TOGETHER
+    keys = _keys(sweep, points) if numbered else []
+    figure, grid = new_figure(height=2.7 + 0.125 * math.ceil(len(keys) / 2))
     axes: Axes = grid[0, 0]
-    many = len(points) > 12
-    ends = sorted((p for p in points if p["front"]), key=lambda p: p["length"]["value"])
-    labelled = [ends[0], ends[-1]] if many else points
-    named = {point["label"] for point in labelled} | {sweep["baseline"]}
     for point in points:
         look, x, y = looks[point["label"]], point["length"]["value"], point["pass"]["value"]
-        if not many:
+        if look.colour != OTHERS:
             axes.plot(
                 [s["length"] for s in point["seeds"]], [s["pass"] for s in point["seeds"]],
                 ls="", marker=".", ms=4, color=look.colour, alpha=0.5,
             )  # fmt: skip
-        axes.plot([x], [y], marker=look.marker, ms=6.5 if point["front"] else 5, color=look.colour,
-                  markerfacecolor=look.colour if point["front"] else "white")  # fmt: skip
+        axes.plot([x], [y], **_mark(point, look))
     steps = sorted((p["length"]["value"], p["pass"]["value"]) for p in points if p["front"])
     axes.step([x for x, _ in steps], [y for _, y in steps], where="post", color="#888888", lw=0.8, zorder=1)
     axes.margins(x=0.18, y=0.15)
+    texts = [(p, str(i)) for i, p in enumerate(keys, 1)] or [(p, looks[p["label"]].name) for p in points]
     place_names(
         axes,
-        [
-            (p["length"]["value"], p["pass"]["value"], looks[p["label"]].name, looks[p["label"]].colour)
-            for p in points
-            if p["label"] in named
-        ],
+        [(p["length"]["value"], p["pass"]["value"], text, looks[p["label"]].colour) for p, text in texts],
         [(p["length"]["value"], p["pass"]["value"]) for p in points],
     )
-    figure.supxlabel("median generated tokens, held-out", fontsize=8)
+    axes.set_xlabel("median generated tokens, held-out", fontsize=8)
+    if numbered:
+        _key_list(figure, keys, looks)
     figure.supylabel("held-out pass (share)", fontsize=8)
     alt = "; ".join(
         f"{p['label']}: {say(p['length'])} tokens, pass {say(p['pass'])}"
@@ -129,11 +139,47 @@ def pareto(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
     )
     caption = (
         "Shorter is left, better is up. Mark: mean over seeds of per-seed medians (filled: no variant is as "
-        f"short and as good); dots: seeds. Hypervolume {section['hypervolume']:.4g} tokens x share, "
+        f"short and as good); dots: seeds{' of those in colour' if numbered else ''}. "
+        + _number_words(len(keys), len(points))
+        + f"Hypervolume {section['hypervolume']:.4g} tokens x share, "
         f"reference ({section['reference'][0]:.4g} tokens, 0). The pass axis need not start at 0. "
         + n_words(sweep, "held_out_pass")
     )
     return finish(figure, "pareto", "Length against pass", caption, alt)
+
+
+def _number_words(numbered: int, total: int) -> str:
+    if not numbered:
+        return ""
+    which = "" if numbered == total else ", of those in colour or on the front"
+    return f"Numbers from short to long{which}. "
+
+
+def _mark(point: Mapping[str, Any], look: Look) -> dict[str, Any]:
+    face = look.colour if point["front"] else "white"
+    size = 6.5 if point["front"] else 5
+    return {"marker": look.marker, "ms": size, "color": look.colour, "markerfacecolor": face}
+
+
+def _keys(sweep: Section, points: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Points that get a number, from short to long: all, or of very many those that matter."""
+    own = set(coloured(sweep))
+    some = [p for p in points if len(points) <= MAX_SHOWN or p["front"] or p["label"] in own]
+    return sorted(some, key=lambda p: (p["length"]["value"], p["label"]))[:MAX_SHOWN]
+
+
+def _key_list(figure: Figure, keys: Sequence[Mapping[str, Any]], looks: Mapping[str, Look]) -> None:
+    from matplotlib.lines import Line2D
+
+    names = short_names([p["label"] for p in keys], width=22)
+    handles = [Line2D([], [], ls="", **_mark(p, looks[p["label"]])) for p in keys]
+    texts = [f"{i} {names[p['label']]}" for i, p in enumerate(keys, 1)]
+    legend = figure.legend(
+        handles, texts, loc="outside lower center", ncols=2, fontsize=6.5, labelspacing=0.25,
+        handletextpad=0.2, columnspacing=0.8, handlelength=1.2,
+    )  # fmt: skip
+    for text, point in zip(legend.get_texts(), keys, strict=True):
+        text.set_color(looks[point["label"]].colour)
 
 
 def ridges(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
@@ -144,7 +190,7 @@ def ridges(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
     chosen = highlighted(sweep, [v["label"] for v in variants])[:_RIDGE_VARIANTS]
     shown = [v for v in variants if v["label"] in chosen]
     figure, panels = new_stack(len(shown), 1.25, right=0.12)
-    names = short_names([v["label"] for v in shown], width=40)
+    names = short_names([v["label"] for v in shown], width=46)
     low = min(r["first_bin"] for v in shown for r in v["ridges"])
     high = max(r["first_bin"] + len(r["share"]) for v in shown for r in v["ridges"])
     top = max(max(r["share"]) for v in shown for r in v["ridges"])
@@ -154,7 +200,7 @@ def ridges(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
         axes.set_xlim(2 ** (low / 4), 2 ** (high / 4))
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.set_title(names[variant["label"]], fontsize=7, loc="left", pad=2)
-    figure.supxlabel("generated tokens", fontsize=8)
+    panels[-1].set_xlabel("generated tokens", fontsize=8)
     figure.supylabel("up to step", fontsize=8)
     alt = "; ".join(
         f"{v['label']}: most common length {r['mode']:.3g} tokens up to step {r['step']}"

@@ -38,6 +38,9 @@ _MAX_OTHERS = 12
 SEED_POINTS = 12_000
 """Points of all thin lines of a figure together; more would make the page large and show no more."""
 
+PANEL_NAME = 18
+"""Letters of a line of a small multiple's title."""
+
 PANEL_POINTS = 50
 """Points per line in a small multiple."""
 
@@ -90,7 +93,7 @@ def _multiples(
 ) -> Figure:
     rows = math.ceil(len(series) / _COLUMNS)
     figure, grid = new_figure(rows, _COLUMNS, height=0.5 + 1.05 * rows)
-    names = short_names(series, width=17)
+    names = short_names(series, width=PANEL_NAME, lines=2)
     panels = list(grid.flat)
     series = {label: coarse(one) for label, one in series.items()}
     for axes, (label, one) in zip(panels, series.items(), strict=False):
@@ -98,7 +101,7 @@ def _multiples(
         _seeds(axes, sweep, curve, label, look[label].colour)
         _band(axes, one, look[label].colour)
         _mean_line(axes, one, look[label])
-        axes.set_title(names[label], fontsize=6.5, color=look[label].colour, loc="left", pad=2)
+        axes.set_title(names[label], fontsize=6, color=look[label].colour, loc="left", pad=2, linespacing=0.9)
     for axes in panels[len(series) :]:
         axes.set_visible(False)
     for axes in panels[max(0, len(series) - _COLUMNS) : len(series)]:

@@ -23,11 +23,12 @@ def highlighted(sweep: Section, labels: Sequence[str]) -> list[str]:
     Of up to five variants all, else the baseline and the largest differences to it (without a baseline the
     first ones). If a figure shows none of these, its own first five.
     """
-    chosen = set(_highlighted(sweep))
+    chosen = set(coloured(sweep))
     return [label for label in labels if label in chosen] or list(labels[:MAX_TOGETHER])
 
 
-def _highlighted(sweep: Section) -> list[str]:
+def coloured(sweep: Section) -> list[str]:
+    """Variants of a sweep that have a colour of their own."""
     labels = [variant["label"] for variant in sweep["variants"]]
     if len(labels) <= MAX_TOGETHER:
         return labels
@@ -55,13 +56,12 @@ def highlight_words(sweep: Section, chosen: Sequence[str], total: int) -> str:
 
 
 def styled(sweep: Section, looks: Mapping[str, Look], chosen: Sequence[str]) -> dict[str, Look]:
-    """Looks of the highlighted variants: their own where each has one, else those of the highlights."""
+    """Looks of variants drawn in colour: their own, or fresh ones in a figure that shows none of those."""
     from analysis.plots.style import looks as fresh
 
-    if len(looks) <= MAX_TOGETHER:
+    if set(chosen) <= set(coloured(sweep)):
         return {label: looks[label] for label in chosen}
-    shared = fresh(_highlighted(sweep), sweep["baseline"])
-    return {label: shared[label] for label in chosen} if set(chosen) <= set(shared) else fresh(chosen, None)
+    return fresh(chosen, None)
 
 
 def line(
@@ -123,7 +123,7 @@ def last_value(x: Sequence[Any], y: Sequence[Any]) -> float | None:
 
 def stack(panels: int, looks: Mapping[str, Look], height: float = 1.25) -> tuple[Figure, list[Axes]]:
     """``panels`` axes in a column, with room for the longest name at their right."""
-    longest = max((len(look.name) for look in looks.values()), default=0)
+    longest = max((len(row) for look in looks.values() for row in look.name.split("\n")), default=0)
     return new_stack(panels, height, right=0.12 + 0.062 * longest)
 
 

@@ -70,7 +70,7 @@ def strip(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
     end_labels(
         panels[0], look, {n: last_value(first[n]["step"], first[n]["mean"]) for n in chosen if n in first}
     )
-    figure.supxlabel("training step", fontsize=8)
+    panels[-1].set_xlabel("training step", fontsize=8)
     alt = "; ".join(
         f"{_NAMES[name]}: "
         + ", ".join(
@@ -136,8 +136,12 @@ def grader_drift(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
         for name, title in titles.items()
         if any(row[name]["value"] is not None for rows in drifts.values() for row in rows)
     }
-    figure, panels = stack(len(titles), look, height=0.9)
-    for axes, (name, title) in zip(panels, titles.items(), strict=True):
+    still = {name: level for name in titles if (level := _level(drifts, name)) is not None}
+    shown = {name: title for name, title in titles.items() if name not in still} or dict(
+        [*titles.items()][:1]
+    )
+    figure, panels = stack(len(shown), look, height=0.9)
+    for axes, (name, title) in zip(panels, shown.items(), strict=True):
         for label, rows in drifts.items():
             pale = label not in chosen
             values = [row[name]["value"] for row in rows]
@@ -146,19 +150,30 @@ def grader_drift(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
             )
         axes.set_title(title, fontsize=7, loc="left", pad=2)
         axes.set_ylim(_drift_floor(name, drifts), 1.05)
-    first = next(iter(titles))
+    first = next(iter(shown))
     end_labels(panels[0], look, {n: drifts[n][-1][first]["value"] for n in chosen})
-    figure.supxlabel("training step", fontsize=8)
+    panels[-1].set_xlabel("training step", fontsize=8)
     alt = "; ".join(
         f"{label}: tau {say(rows[0]['tau'])} to {say(rows[-1]['tau'])}" for label, rows in drifts.items()
     )
     caption = (
         "Agreement of the grader with a fixed gold set that is graded again during training, mean over runs; "
         "self-consistency: share of pairs ordered alike when shown in another order. "
+        + "".join(
+            f"Not drawn, because it is {level:g} throughout: {titles[name]}. "
+            for name, level in still.items()
+            if name not in shown
+        )
         + highlight_words(sweep, chosen, len(drifts))
         + n_words(sweep, "train_pass")
     )
     return finish(figure, "grader_drift", "Grader drift", caption, alt)
+
+
+def _level(drifts: Mapping[str, list[dict[str, Any]]], name: str) -> float | None:
+    """The value that every grader has at every step, if there is one: a panel would show a straight line."""
+    values = {row[name]["value"] for rows in drifts.values() for row in rows}
+    return values.pop() if len(values) == 1 else None
 
 
 def _drift_floor(name: str, drifts: Mapping[str, list[dict[str, Any]]]) -> float:

@@ -6,9 +6,12 @@ matplotlib loads inside functions: importing this module, or asking for ``--help
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from analysis.naming import compact, fitted, own_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,6 +24,9 @@ _BASELINE = "#000000"
 # Okabe and Ito's colours that reach a contrast of 3:1 on white; the pale ones are left for fills. Tol's wine
 # is the fifth, for sweeps without a baseline: black stays the baseline's
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#882255")
+OTHERS = "#6e6e6e"
+"""Of variants beyond the five that have a colour of their own."""
+
 _DASHES: tuple[Any, ...] = (
     "-",
     (0, (5, 1.5)),
@@ -68,6 +74,10 @@ _RC: Any = {
 }
 
 
+END_WIDTH = 19
+"""Letters of a line of a name beside a line's end, a row or a point."""
+
+
 @dataclass(frozen=True, slots=True)
 class Look:
     """How one variant is drawn in every figure."""
@@ -78,55 +88,49 @@ class Look:
     name: str
 
 
-def looks(labels: Sequence[str], baseline: str | None) -> dict[str, Look]:
-    """Colour, dash, marker and short name per variant, by order of registration; the baseline is black."""
-    names = short_names(labels)
-    others = [label for label in labels if label != baseline]
-    few = len(labels) <= MAX_TOGETHER
-    first = len(labels) - len(others)  # the first dash and marker are the baseline's, if there is one
-    return {
-        label: _look(others.index(label), first, names[label], few)
-        if label in others
-        else Look(_BASELINE, "-", "o", names[label])
-        for label in labels
-    }
+def looks(
+    labels: Sequence[str], baseline: str | None, coloured: Collection[str] | None = None
+) -> dict[str, Look]:
+    """Colour, dash, marker and name per variant, by order of registration; the baseline is black.
+
+    Beyond five variants colours would repeat: only the ``coloured`` ones (at most five) have one, the same
+    in every figure, and the others are grey.
+    """
+    names = short_names(labels, width=END_WIDTH, lines=2)
+    if coloured is None:
+        coloured = labels[:MAX_TOGETHER]
+    first = int(baseline in labels)  # the first dash and marker are the baseline's, if there is one
+    own = [label for label in labels if label in coloured and label != baseline]
+    return {label: _look(label, names[label], baseline, own, first) for label in labels}
 
 
-def _look(i: int, first: int, name: str, few: bool) -> Look:
-    """Beyond five variants colours would repeat and mislead: all but the baseline then look alike."""
-    if not few:
-        return Look(_COLOURS[0], "-", "o", name)
+def _look(label: str, name: str, baseline: str | None, own: Sequence[str], first: int) -> Look:
+    if label == baseline:
+        return Look(_BASELINE, "-", "o", name)
+    if label not in own:
+        return Look(OTHERS, "-", "o", name)
+    i = own.index(label)
     return Look(_COLOURS[i], _DASHES[first + i], _MARKERS[first + i], name)
 
 
-def short_names(labels: Iterable[str], width: int = 24) -> dict[str, str]:
-    """Names that fit a figure, without the words that all have; ones that would become equal are numbered."""
-    own = _own_words(list(labels))
-    cut = {label: _middle(name, width) for label, name in own.items()}
-    taken: dict[str, int] = {}
-    for name in cut.values():
-        taken[name] = taken.get(name, 0) + 1
+NAME_WIDTH = 24
+"""Letters of a name on one line of a figure."""
+
+
+def short_names(labels: Iterable[str], width: int = NAME_WIDTH, lines: int = 1) -> dict[str, str]:
+    """Names that fit a figure, without the words that all have; ones that would become equal are numbered.
+
+    A name may take several ``lines`` of ``width`` letters.
+    """
+    own = own_names(labels)
+    if any(len(name) > NAME_WIDTH for name in own.values()):
+        own = dict(zip(own, compact(list(own.values())), strict=True))
+    cut = {label: fitted(name, width, lines) for label, name in own.items()}
+    taken = Counter(cut.values())
     return {
-        label: name if taken[name] == 1 else f"{i + 1}: {_middle(own[label], width - 4)}"
+        label: name if taken[name] == 1 else f"{i + 1}: {fitted(own[label], width - 4, lines)}"
         for i, (label, name) in enumerate(cut.items())
     }
-
-
-def _own_words(labels: Sequence[str]) -> dict[str, str]:
-    """Label -> its words that some other label lacks; its first word if there are none."""
-    words = {label: label.split() for label in labels}
-    shared = set.intersection(*map(set, words.values())) if len(words) > 1 else set()
-    return {
-        label: " ".join([word for word in found if word not in shared] or found[:1]) or label[:1]
-        for label, found in words.items()
-    }
-
-
-def _middle(text: str, width: int) -> str:
-    if len(text) <= width:
-        return text
-    tail = (width - 1) // 2
-    return f"{text[: width - 1 - tail]}…{text[-tail:]}"
 
 
 def new_figure(
@@ -189,7 +193,8 @@ def label_ends(axes: Axes, ends: Sequence[tuple[float, float, str, str]]) -> Non
     low, high = axes.get_ylim()
     scale = axes.get_yscale()
     tall = axes.bbox.height / axes.figure.dpi
-    gap = max(0.075, min(0.115 / tall, 1.0 / len(ends)))
+    lines = max(text.count("\n") + 1 for _, _, text, _ in ends)
+    gap = max(0.075, min((0.02 + 0.105 * lines) / tall, 1.0 / len(ends)))
     place = spread([_unit(y, low, high, scale) for _, y, _, _ in ends], gap)
     for (_, y, text, colour), where in zip(ends, place, strict=True):
         axes.annotate(
@@ -202,6 +207,7 @@ def label_ends(axes: Axes, ends: Sequence[tuple[float, float, str, str]]) -> Non
             fontsize=7,
             va="center",
             ha="left",
+            linespacing=0.95,
             annotation_clip=False,
         )
 
@@ -264,13 +270,14 @@ def place_names(
     taken = [(px - 0.05, py - 0.05, px + 0.05, py + 0.05) for px, py in places]
     for x, y, text, colour in points:
         px, py = inches(x, y)
-        length = _NAME_WIDTH * len(text)
+        lines = text.split("\n")
+        length, high = _NAME_WIDTH * max(map(len, lines)), _NAME_HEIGHT * len(lines)
         options = [
             (side, step)
             for step in (0.06, -0.12, 0.2, -0.26, 0.34, -0.4, 0.48, -0.54, 0.62, -0.68)
             for side in (0.08, -0.08 - length)
         ]
-        boxes = [(px + dx, py + dy, px + dx + length, py + dy + _NAME_HEIGHT) for dx, dy in options]
+        boxes = [(px + dx, py + dy, px + dx + length, py + dy + high) for dx, dy in options]
         cost = [
             _overlap(box, taken, wide, tall) + 0.001 * abs(dy)
             for box, (_, dy) in zip(boxes, options, strict=True)
