@@ -59,7 +59,7 @@ def cross_section(data: Sequence[SweepData], one: str, other: str) -> dict[str, 
         raise InputError(f"--compare: both sides are {a.name}")
     settings = [settings_of(side.data, side.label) for side in (a, b)]
     differing = {
-        axis: [part.get(axis, "not set") for part in settings]
+        axis: list(what_differs(*(part.get(axis, "not set") for part in settings)))
         for axis in sorted(set(settings[0]) | set(settings[1]))
         if settings[0].get(axis) != settings[1].get(axis)
     }
@@ -74,6 +74,14 @@ def cross_section(data: Sequence[SweepData], one: str, other: str) -> dict[str, 
             if a.data is b.data or key not in WITHIN_SWEEP
         ],
     }
+
+
+def what_differs(one: str, other: str) -> tuple[str, str]:
+    """Two settings of an axis: the kind of each and the fields that differ, without the many that do not."""
+    words = one.split(" "), other.split(" ")
+    shared = set(words[0]) & set(words[1])
+    cut = [" ".join([own[0], *(word for word in own[1:] if word not in shared)]) for own in words]
+    return (cut[0], cut[1]) if cut[0] != cut[1] else (one, other)
 
 
 def _note(a: Side, b: Side) -> str:

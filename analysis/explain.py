@@ -25,7 +25,7 @@ def explain(tree: Tree, name: str) -> list[str]:
 
     Raises ``InputError`` with the valid ids.
     """
-    known = [*FIGURES, *METRICS, *ITEMS, *EVENTS]
+    known = list(dict.fromkeys([*FIGURES, *METRICS, *ITEMS, *EVENTS]))
     gather(check_choice("ID", name, known), headline="nothing to explain", error=InputError)
     if name in FIGURES and name not in METRICS:
         entry = FIGURES[name]
@@ -33,6 +33,12 @@ def explain(tree: Tree, name: str) -> list[str]:
             f"figure {name}",
             f"formula: {entry['formula']}",
             f"numbers: {entry['section']} of report.json",
+            *(
+                f"{sweep['name']}: not drawn, there is nothing to show"
+                for sweep in tree["sweeps"]
+                if _bare(sweep, name)
+            ),
+            f"runs behind it, each with its {METRICS[entry['metric']].label}:",
         ]
         return head + _metric(tree, entry["metric"])
     if name in METRICS:
@@ -44,6 +50,17 @@ def explain(tree: Tree, name: str) -> list[str]:
         head = [f"{item['label']} ({item['unit']})" if item["unit"] else item["label"]]
         return [*head, f"formula: {item['formula']}", *_item(tree, name)]
     return [name.replace("_", " "), f"definition: {EVENTS[name]}", *_event(tree, name)]
+
+
+def _bare(sweep: Tree, figure: str) -> bool:
+    """Whether a figure that few sweeps have is missing in this one."""
+    found = {
+        "two_factor": sweep["factors"]["grids"],
+        "tornado": sweep["factors"]["one_factor"][1:],
+        "tuning": sweep["tuning"],
+        "grader_drift": [v for v in sweep["stability"]["variants"] if v["drift"]],
+    }
+    return not found.get(figure, True)
 
 
 def _metric(tree: Tree, key: str) -> list[str]:

@@ -89,7 +89,7 @@ def _one_factor(settings: Mapping[str, Axes], baseline: str | None) -> list[dict
 def _grid(
     data: SweepData, settings: Mapping[str, Axes], varying: set[str], pair: tuple[str, str]
 ) -> dict[str, Any] | None:
-    """Two axes crossed, all others as in the baseline (or first variant); null unless two levels each."""
+    """Two axes crossed, all others as in the baseline (or first variant); null without a complete square."""
     base = settings.get(data.sweep.baseline or "") or next(iter(settings.values()))
     others = varying - set(pair)
     cells = {
@@ -98,7 +98,12 @@ def _grid(
         if all(axes.get(axis) == base.get(axis) for axis in others)
     }
     rows, columns = ({key[side] for key in cells} for side in (0, 1))
-    if len(rows) < 2 or len(columns) < 2 or len(cells) < 4:
+    corner = base.get(pair[0], ""), base.get(pair[1], "")
+    if not any(
+        {(row, corner[1]), (corner[0], column), corner, (row, column)} <= cells.keys()
+        for row in rows - {corner[0]}
+        for column in columns - {corner[1]}
+    ):
         return None
     names = [shorten(rows), shorten(columns)]
     order = [sorted(rows, key=lambda s: (s != base.get(pair[0]), s)), sorted(columns)]

@@ -47,6 +47,7 @@ def _variant(data: SweepData, label: str) -> dict[str, Any]:
         "seeds": _seeds(data, label),
         "hacking": _hacking(data, label),
         "drift": _drift(members),
+        "drift_change": _drift_change(members),
     }
 
 
@@ -136,6 +137,24 @@ def _drift(members: Members) -> list[dict[str, Any]]:
         }
         for step in steps
     ]
+
+
+def _drift_change(members: Members) -> dict[str, Any]:
+    """Last minus first grading of the gold set, per run: the interval is over runs that graded it twice."""
+    return {
+        name: members.number(members.values(_last_minus_first(name)), unit)
+        for name, unit in (("tau", "correlation"), ("top1", "share"))
+    }
+
+
+def _last_minus_first(name: str) -> Callable[[RunDetails], float | None]:
+    def value(details: RunDetails) -> float | None:
+        found = [getattr(one, name) for one in details.drift]
+        if len(found) < 2 or found[0] is None or found[-1] is None:
+            return None
+        return float(found[-1] - found[0])
+
+    return value
 
 
 def _drift_value(step: int, name: str) -> Callable[[RunDetails], float | None]:

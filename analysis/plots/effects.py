@@ -11,9 +11,11 @@ from analysis.metrics import METRICS
 from analysis.plots.drawing import Drawing, Section, finish, n_words, say, shown_words
 from analysis.plots.stacks import end_labels, highlight_words, highlighted, line, stack, styled
 from analysis.plots.style import MAX_SHOWN, Look, new_figure
+from analysis.statistics import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 def tornado(sweep: Section, looks: Mapping[str, Look], key: str = "held_out_pass") -> Drawing | None:
@@ -52,55 +54,67 @@ def _cut(text: str) -> str:
 
 
 def two_factor(sweep: Section, looks: Mapping[str, Look], key: str = "held_out_pass") -> Drawing | None:
-    """Heat map of the first fully crossed pair of settings, centred on the baseline's cell."""
+    """Heat map of the fullest crossed pair of settings, centred on the baseline's cell."""
     if not sweep["factors"]["grids"]:
         return None
     grid = max(sweep["factors"]["grids"], key=lambda g: sum(c is not None for row in g["cells"] for c in row))
-    values = [
-        [None if cell is None else cell["value"] for cell in row] for row in grid["metrics"][key]["values"]
-    ]
-    table = np.array([[np.nan if v is None else v for v in row] for row in values], dtype=float)
-    centre = table[0, 0] if np.isfinite(table[0, 0]) else float(np.nanmean(table))
-    reach = max(1e-9, float(np.nanmax(np.abs(table - centre))))
-    figure, panel = new_figure(height=0.9 + 0.42 * len(values))
-    axes: Axes = panel[0, 0]
-    axes.pcolormesh(table, cmap="PuOr", vmin=centre - reach, vmax=centre + reach, edgecolors="white", lw=1)
-    for i, row in enumerate(values):
-        for j, value in enumerate(row):
-            if value is None:
-                axes.add_patch(_hatched(j, i))
-            dark = value is not None and abs(value - centre) > 0.65 * reach
-            text = "none" if value is None else f"{value:.3f}"
-            axes.text(
-                j + 0.5,
-                i + 0.5,
-                text,
-                ha="center",
-                va="center",
-                fontsize=7,
-                color="white" if dark else "black",
-            )
-    axes.set_xticks(np.arange(len(grid["columns"])) + 0.5, [_cut(c) for c in grid["columns"]], fontsize=6.5)
-    axes.set_yticks(np.arange(len(grid["rows"])) + 0.5, [_cut(r) for r in grid["rows"]], fontsize=6.5)
-    axes.invert_yaxis()
-    axes.grid(visible=False)
-    figure.supxlabel(grid["axes"][1], fontsize=8)
-    figure.supylabel(grid["axes"][0], fontsize=8)
+    cells = grid["metrics"][key]["values"]
+    table = np.array(
+        [[np.nan if c is None or c["value"] is None else c["value"] for c in row] for row in cells]
+    )
+    if not np.isfinite(table).any():
+        return None
+    alt = "; ".join(
+        f"{row} / {column}: {'no run' if np.isnan(table[i, j]) else format(table[i, j], '.3f')}"
+        for i, row in enumerate(grid["rows"])
+        for j, column in enumerate(grid["columns"])
+    )
     contrasts = grid["metrics"][key]["interactions"]
     words = "; ".join(
         f"{grid['rows'][c['row']]} with {grid['columns'][c['column']]}: {say(c)}" for c in contrasts
     )
-    alt = "; ".join(
-        f"{grid['rows'][i]} / {grid['columns'][j]}: {'no run' if v is None else format(v, '.3f')}"
-        for i, row in enumerate(values)
-        for j, v in enumerate(row)
-    )
     caption = (
         f"{METRICS[key].label}, mean over seeds; colours centred on the first cell, hatched: not run. "
-        f"Interaction (does one change depend on the other): {words or 'no complete square'}. "
-        + n_words(sweep, key)
+        f"Interaction (does one change depend on the other): {words}. " + n_words(sweep, key)
     )
+    figure = heat_map(table, grid["axes"], grid["rows"], grid["columns"])
     return finish(figure, "two_factor", f"{grid['axes'][0]} × {grid['axes'][1]}", caption, alt)
+
+
+def heat_map(table: Floats, axes_names: list[str], rows: list[str], columns: list[str]) -> Figure:
+    """One cell per pair; the setting with more levels runs downwards, where names have room."""
+    if len(columns) > len(rows):
+        table, axes_names, rows, columns = table.T, axes_names[::-1], columns, rows
+    centre = table[0, 0] if np.isfinite(table[0, 0]) else float(np.nanmean(table))
+    reach = max(1e-9, float(np.nanmax(np.abs(table - centre))))
+    names = [_cut(column) for column in columns]
+    turned = max(map(len, names)) * _LETTER > _MAP_WIDTH / len(columns)
+    figure, panel = new_figure(height=0.9 + 0.34 * len(rows) + (0.05 * max(map(len, names)) if turned else 0))
+    axes: Axes = panel[0, 0]
+    axes.pcolormesh(table, cmap="PuOr", vmin=centre - reach, vmax=centre + reach, edgecolors="white", lw=1)
+    tight = len(columns) > 6
+    for (i, j), value in np.ndenumerate(table):
+        if np.isnan(value):
+            axes.add_patch(_hatched(j, i))
+            continue
+        dark = abs(value - centre) > 0.65 * reach
+        axes.text(
+            j + 0.5, i + 0.5, f"{value:.2f}" if tight else f"{value:.3f}", ha="center", va="center",
+            fontsize=5.5 if tight else 7, color="white" if dark else "black",
+        )  # fmt: skip
+    axes.set_xticks(np.arange(len(columns)) + 0.5, names, fontsize=6.5)
+    if turned:
+        axes.tick_params(axis="x", labelrotation=90)
+    axes.set_yticks(np.arange(len(rows)) + 0.5, [_cut(row) for row in rows], fontsize=6.5)
+    axes.invert_yaxis()
+    axes.grid(visible=False)
+    axes.set_xlabel(axes_names[1], fontsize=8)
+    axes.set_ylabel(axes_names[0], fontsize=8)
+    return figure
+
+
+_LETTER, _MAP_WIDTH = 0.055, 2.3
+"""Inches of a letter of a tick label, and of a heat map less its labels."""
 
 
 def _hatched(x: float, y: float) -> Any:

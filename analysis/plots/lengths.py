@@ -109,7 +109,7 @@ def pareto(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
         return None
     numbered = len(points) > MAX_TOGETHER
     keys = _keys(sweep, points) if numbered else []
-    figure, grid = new_figure(height=2.7 + 0.125 * math.ceil(len(keys) / 2))
+    figure, grid = new_figure(height=2.7 + 0.125 * math.ceil(len(keys) / _key_names(keys)[1]))
     axes: Axes = grid[0, 0]
     for point in points:
         look, x, y = looks[point["label"]], point["length"]["value"], point["pass"]["value"]
@@ -168,14 +168,22 @@ def _keys(sweep: Section, points: Sequence[Mapping[str, Any]]) -> list[Mapping[s
     return sorted(some, key=lambda p: (p["length"]["value"], p["label"]))[:MAX_SHOWN]
 
 
+def _key_names(keys: Sequence[Mapping[str, Any]]) -> tuple[dict[str, str], int]:
+    """Names beside the numbers, and in how many columns: one if two would have to cut a name."""
+    labels = [p["label"] for p in keys]
+    names = short_names(labels, width=22)
+    cut = any("…" in name for name in names.values())
+    return (short_names(labels, width=48), 1) if cut else (names, 2)
+
+
 def _key_list(figure: Figure, keys: Sequence[Mapping[str, Any]], looks: Mapping[str, Look]) -> None:
     from matplotlib.lines import Line2D
 
-    names = short_names([p["label"] for p in keys], width=22)
+    names, columns = _key_names(keys)
     handles = [Line2D([], [], ls="", **_mark(p, looks[p["label"]])) for p in keys]
     texts = [f"{i} {names[p['label']]}" for i, p in enumerate(keys, 1)]
     legend = figure.legend(
-        handles, texts, loc="outside lower center", ncols=2, fontsize=6.5, labelspacing=0.25,
+        handles, texts, loc="outside lower center", ncols=columns, fontsize=6.5, labelspacing=0.25,
         handletextpad=0.2, columnspacing=0.8, handlelength=1.2,
     )  # fmt: skip
     for text, point in zip(legend.get_texts(), keys, strict=True):

@@ -19,7 +19,16 @@ from analysis.plots.drawing import Drawing
 from analysis.plots.figures import FIGURES, draw_all
 from analysis.plots.panels import seed_width
 from analysis.plots.stacks import line, solid_part
-from analysis.plots.style import in_style, log_ticks, looks, new_figure, place_names, short_names, spread
+from analysis.plots.style import (
+    OTHERS,
+    in_style,
+    log_ticks,
+    looks,
+    new_figure,
+    place_names,
+    short_names,
+    spread,
+)
 from analysis.report import build
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -54,13 +63,29 @@ def test_short_names_leave_out_what_all_labels_say() -> None:
     assert short_names(["gagar tasks=hard"]) == {"gagar tasks=hard": "gagar tasks=hard"}
 
 
+def test_names_too_long_for_a_line_lose_the_key_that_most_have_and_take_two_lines() -> None:
+    labels = ["dr_grpo", "gagar grader=agentic_s", "gagar grader=distilled_s grader.teacher=agentic_s"]
+    assert list(short_names(labels, width=19, lines=2).values()) == [
+        "dr_grpo", "gagar agentic_s", "gagar distilled_s\nteacher=agentic_s",
+    ]  # fmt: skip
+    # a number means nothing without its key, and names must stay different
+    assert list(short_names(["a grader.edit_cost=2", "b grader.edit_cost=4 seed_everything=7"]).values()) == [
+        "a edit_cost=2", "b edit_cost=…verything=7",
+    ]  # fmt: skip
+    same = ["x grader=one_that_is_very_long", "x teacher=one_that_is_very_long", "x grader=other"]
+    assert len(set(short_names(same).values())) == 3
+
+
 def test_a_variant_looks_the_same_in_every_figure_and_the_baseline_is_black() -> None:
     found = looks(["grpo", "rloo", "gagar"], "grpo")
     assert found["grpo"].colour == "#000000"
     assert len({look.colour for look in found.values()}) == 3
     assert len({look.marker for look in found.values()}) == 3
-    many = looks([f"v{i}" for i in range(12)], "v0")
-    assert len({look.colour for look in many.values()}) == 2
+    labels = [f"v{i}" for i in range(12)]
+    many = looks(labels, "v0", ["v0", "v3", "v5", "v7", "v9"])
+    told_apart = [label for label, look in many.items() if look.colour != OTHERS]
+    assert told_apart == ["v0", "v3", "v5", "v7", "v9"]
+    assert len({many[label].colour for label in told_apart}) == 5
 
 
 def draw(path: Path, only: Collection[str] | None = None) -> list[Drawing]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import html.parser
+import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +17,13 @@ import pytest
 
 from analysis import explain as explaining
 from analysis.__main__ import main
-from analysis.cross import cross_section
+from analysis.cross import cross_section, what_differs
 from analysis.data import read
 from analysis.factors import factor_section, shorten
 from analysis.page import render
+from analysis.plots.effects import heat_map
 from analysis.plots.figures import FIGURES, draw_all
+from analysis.plots.style import in_style
 from analysis.report import build
 from analysis.stability_section import STRIP
 from analysis.step_signals import COLUMNS, costs_at
@@ -70,7 +74,40 @@ def test_one_factor_and_grid_are_found_from_configurations(grid: Path) -> None:
     assert "y with v: -1 [-1, -1], n = 2" in drawn["two_factor"].caption
 
 
+def test_without_a_complete_square_there_is_no_grid(tmp_path: Path, make_sweep: Callable[..., Path]) -> None:
+    variants = dict.fromkeys(("base", "a", "b", "ab"), SHORT)
+    sweep = make_sweep(tmp_path, variants=variants, seeds=[0], baseline="base")
+    # five levels of one axis, one of them also with the other axis changed, but not where the base is
+    for number, axes in enumerate((("x", "u"), ("x", "v"), ("x", "w"), ("y", "v"))):
+        configure(sweep, f"v{number}s0", estimator=axes[0], weighting=axes[1])
+    (data,) = read(sweep)
+    assert factor_section(data)["grids"] == []
+
+
+def test_aheat_map_has_its_longer_side_downwards_and_no_labels_on_each_other() -> None:
+    with in_style():
+        columns = ["mixed_only", "adaptive_group", "anchors", "band", "curriculum", "keep_all", "refill"]
+        table = np.linspace(0, 1, 14).reshape(2, 7)
+        table[1, 3] = np.nan
+        figure = heat_map(table, ["estimator", "sampling"], ["dr_grpo", "reinforce"], columns)
+        figure.savefig(io.BytesIO())
+    (axes,) = figure.axes
+    assert (axes.get_ylabel(), axes.get_xlabel()) == ("sampling", "estimator")
+    for labels in (axes.get_xticklabels(), axes.get_yticklabels()):
+        boxes = [label.get_window_extent() for label in labels]
+        assert not any(a.overlaps(b) for a, b in pairwise(boxes))
+    assert [text.get_text() for text in axes.texts][:2] == ["0.000", "0.538"]
+    assert len(axes.texts) == 13
+
+
 def test_settings_are_named_by_what_differs() -> None:
+    assert what_differs("linear floor=0.1 ties=average", "linear floor=0.5 ties=average") == (
+        "linear floor=0.1", "linear floor=0.5",
+    )  # fmt: skip
+    assert what_differs("small hidden=16 view=joint", "large hidden=64 view=joint") == (
+        "small hidden=16", "large hidden=64",
+    )  # fmt: skip
+    assert what_differs("linear", "not set") == ("linear", "not set")
     assert shorten({"linear floor=0.1 ties=average", "linear floor=0.5 ties=average"}) == {
         "linear floor=0.1 ties=average": "floor=0.1",
         "linear floor=0.5 ties=average": "floor=0.5",
