@@ -34,7 +34,7 @@ TRAINING_TABLE = (
 def render(tree: Mapping[str, Any], figures: Sequence[Sequence[Drawing]]) -> str:
     """HTML of a report tree; ``figures`` holds the drawings of each of its sweeps, in order."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup
+    from markupsafe import Markup, escape
 
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
@@ -43,7 +43,12 @@ def render(tree: Mapping[str, Any], figures: Sequence[Sequence[Drawing]]) -> str
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": format_number, "value": format_value, "interval": interval_text}
+    environment.filters |= {
+        "number": format_number,
+        "value": format_value,
+        "interval": interval_text,
+        "breakable": lambda name: Markup(escape(name).replace("=", Markup("=<wbr>"))),
+    }
     drawings = [
         [(drawing, Markup(inline_svg(drawing.svg, f"s{n}-"))) for drawing in found]
         for n, found in enumerate(figures, start=1)

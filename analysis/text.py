@@ -25,7 +25,8 @@ def interval_text(number: Mapping[str, Any]) -> str:
     unit = number["unit"]
     text = f"[{format_value(interval['low'], unit)}, {format_value(interval['high'], unit)}]"
     if interval["low"] == interval["high"]:
-        text += f" all {number['n_used']} equal: no spread to judge by"
+        equal = f"all {number['n_used']} equal" if number.get("sd") == 0 else "equal in all digits kept"
+        text += f" {equal}: no spread to judge by"
     return text
 
 

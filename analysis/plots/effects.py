@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.metrics import METRICS
+from analysis.naming import fitted
 from analysis.plots.drawing import Drawing, Section, finish, n_words, say, shown_words
 from analysis.plots.stacks import end_labels, highlight_words, highlighted, line, stack, styled
 from analysis.plots.style import MAX_SHOWN, Look, new_figure
@@ -50,7 +51,8 @@ def tornado(sweep: Section, looks: Mapping[str, Look], key: str = "held_out_pass
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= 22 else f"{text[:21]}…"
+    """Cut in the middle: settings tend to differ at their ends."""
+    return fitted(text, 22, 1)
 
 
 def two_factor(sweep: Section, looks: Mapping[str, Look], key: str = "held_out_pass") -> Drawing | None:

@@ -161,11 +161,11 @@ def new_figure(
     return figure, axes
 
 
-def new_stack(panels: int, height: float, right: float) -> tuple[Figure, list[Axes]]:
-    """Axes one above the other with their own scales; ``height`` inches each, ``right`` inches for labels."""
+def new_stack(panels: int, height: float, right: float, gap: float = 0.36) -> tuple[Figure, list[Axes]]:
+    """Axes one above the other with their own scales, in inches: each ``height``, ``right`` for labels."""
     import matplotlib as mpl
 
-    total = 0.5 + panels * (height + 0.28)
+    total = 0.5 + panels * (height + gap - 0.08)
     with mpl.rc_context(_RC):
         from matplotlib.figure import Figure
 
@@ -173,7 +173,7 @@ def new_stack(panels: int, height: float, right: float) -> tuple[Figure, list[Ax
         # margins by hand: the layout solver would cost more than the drawing
         figure.subplots_adjust(
             left=0.58 / WIDTH, right=1 - right / WIDTH, bottom=0.42 / total, top=1 - 0.24 / total,
-            hspace=0.36 / height,
+            hspace=gap / height,
         )  # fmt: skip
         axes = figure.subplots(panels, 1, squeeze=False)
     return figure, list(axes[:, 0])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from analysis.naming import fitted
 from analysis.plots.drawing import Drawing, Section, finish, n_words
 from analysis.plots.style import Look, log_ticks, new_stack
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MAX_PANELS = 6
+
+_LETTERS = 58
+"""Small letters that the width of a panel holds."""
 
 
 def tuning(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
@@ -26,7 +30,7 @@ def tuning(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
     ordered = sorted(varied, key=lambda s: (-abs(s["rank_correlation"] or 0.0), s["name"]))[:_MAX_PANELS]
     if not ordered:
         return None
-    figure, panels = new_stack(len(ordered), 1.1, right=0.12)
+    figure, panels = new_stack(len(ordered), 1.1, right=0.12, gap=0.45)
     for axes, setting in zip(panels, ordered, strict=True):
         _panel(axes, setting, complete, section["best"])
     figure.supylabel("objective", fontsize=8)
@@ -53,7 +57,7 @@ def _panel(axes: Axes, setting: Mapping[str, Any], trials: list[Mapping[str, Any
     else:
         names = sorted({str(value) for value in raw})
         x = np.array([names.index(str(value)) for value in raw], dtype=float)
-        axes.set_xticks(range(len(names)), names, fontsize=6)
+        axes.set_xticks(range(len(names)), staggered(names), fontsize=6, linespacing=0.9)
     axes.margins(x=0.06, y=0.16)
     rank = np.argsort(np.argsort(y)) / max(1, len(y) - 1)
     axes.scatter(x, y, c=rank, cmap="Blues", vmin=-0.4, vmax=1.0, s=14, edgecolors="#333333", linewidths=0.4)
@@ -61,7 +65,16 @@ def _panel(axes: Axes, setting: Mapping[str, Any], trials: list[Mapping[str, Any
     axes.scatter(x[top], y[top], s=60, facecolors="none", edgecolors="#D55E00", linewidths=1.2)
     corr = setting["rank_correlation"]
     words = "" if corr is None else f"  (rank correlation {corr:.2f}, n = {len(rows)})"
-    axes.set_title(f"{setting['name']}{words}", fontsize=7, loc="left", pad=2)
+    name = fitted(setting["name"], _LETTERS - len(words), 1)
+    axes.set_title(f"{name}{words}", fontsize=7, loc="left", pad=2)
+
+
+def staggered(names: Sequence[str]) -> list[str]:
+    """Names that fit side by side: every other one a line lower if they are long."""
+    width = _LETTERS // len(names) - 1
+    if max(map(len, names)) <= width:
+        return list(names)
+    return ["\n" * (i % 2) + fitted(name, max(3, 2 * width), 1) for i, name in enumerate(names)]
 
 
 def _number_axis(axes: Axes, x: np.ndarray) -> None:

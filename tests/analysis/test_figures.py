@@ -29,6 +29,7 @@ from analysis.plots.style import (
     short_names,
     spread,
 )
+from analysis.plots.tuning import staggered
 from analysis.report import build
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -196,3 +197,11 @@ def test_names_of_points_do_not_lie_on_each_other() -> None:
         boxes = [Text.get_window_extent(text) for text in axes.texts]  # without their lines
     assert len(boxes) == 5
     assert not [1 for a, b in combinations(boxes, 2) if a.shrunk(1, 0.8).overlaps(b.shrunk(1, 0.8))]
+
+
+def test_long_names_of_choices_stand_on_two_levels() -> None:
+    assert staggered(["a", "b"]) == ["a", "b"]
+    names = ["mixed_only", "adaptive_group", "anchors", "curriculum", "keep_all", "refill", "band"]
+    assert staggered(names) == [
+        "mixed_only", "\nadaptive_group", "anchors", "\ncurriculum", "keep_all", "\nrefill", "band",
+    ]  # fmt: skip

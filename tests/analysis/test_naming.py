@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from analysis.__main__ import main
 from analysis.naming import fitted, left_out, own_names, shared_words
+from analysis.text import interval_text
 from gagar_core import records
 
 LABELS = ["dr_grpo tasks=weak", "gagar tasks=weak", "gagar grader=oracle tasks=weak"]
@@ -70,6 +71,14 @@ def test_pages_use_own_names_and_report_json_whole_labels(
         in section["verdicts"][0]["sentence"]
     )
     for name in ("report.html", "report.md"):
-        page = (sweep / "report" / name).read_text().replace("\\", "")
+        page = (sweep / "report" / name).read_text().replace("\\", "").replace("<wbr>", "")
         assert page.count("tasks=weak") == 1
         assert "gagar grader=oracle is lower than dr_grpo" in page
+
+
+def test_an_interval_without_width_says_why() -> None:
+    number = {"unit": "share", "n_used": 3, "why": "", "interval": {"low": 1.0, "high": 1.0}}
+    assert interval_text(number | {"sd": 0.0}) == "[1.000, 1.000] all 3 equal: no spread to judge by"
+    assert interval_text(number | {"sd": 1e-9}) == (
+        "[1.000, 1.000] equal in all digits kept: no spread to judge by"
+    )
