@@ -51,7 +51,9 @@ def compose(overrides: Sequence[str]) -> RunConfig:
     try:
         with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
             return to_config(hydra_compose("config", overrides=list(overrides)))
-    except (HydraException, OmegaConfBaseException) as err:
+    except (HydraException, OmegaConfBaseException, ValueError) as err:  # Hydra's own of a choice of odd type
+        if isinstance(err, ConfigError):
+            raise
         whole = _as_whole(overrides, _told(err))
         if whole is not None:
             return compose(whole)
@@ -78,7 +80,7 @@ class Composer:
         try:
             base, parts = self._base(choices)
             patched = _patched(base, [_parsed(word) for word in overrides if _VALUE.match(word)])
-        except (HydraException, OmegaConfBaseException, ConfigError, OSError):
+        except (HydraException, OmegaConfBaseException, ValueError, OSError):
             return compose(overrides)  # it says the same of every fault, in the same words
         return RunConfig(**{**parts, **_settings(patched)})
 

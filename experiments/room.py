@@ -52,5 +52,5 @@ def disk_fault(err: OSError) -> str:
     """A sentence for an error that a disk gave (full, read-only, a quota, rights); "" for any other."""
     if err.errno not in _DISK:
         return ""
-    where = err.filename or "the disk"
+    where = err.filename2 or err.filename or "the disk"  # of a copy: what it was written to
     return f"cannot write to {where}: {err.strerror}; free some space, or give another root="

@@ -25,6 +25,9 @@ from sweeps.claims import read_hypotheses
 from sweeps.factors import RESERVED, base_levels, grid, key_of, read_factors, read_words
 from sweeps.words import Word, is_launcher_word, launcher_settings, merge, parse
 
+MAX_SEEDS = 100_000
+"""More seed blocks than this are a slip of the keyboard, and would fill the memory."""
+
 SPECS = Path(__file__).parent / "specs"
 
 KEYS = ("question", "base", "baseline", "factors", "seeds", "hypotheses", "resources", "tiers")
@@ -99,7 +102,10 @@ def read_spec(name: str, content: Mapping[str, Any]) -> SweepSpec:
 
 def read_seeds(value: Any) -> tuple[int, ...]:
     """Seed blocks: a list of different non-negative integers, or how many (0, 1, ...)."""
-    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+    if type(value) is int and value > MAX_SEEDS:
+        msg = f"seeds: {value} seed blocks are more than {MAX_SEEDS}"
+        raise ConfigError(msg)
+    if type(value) is int and value > 0:
         return tuple(range(value))
     good = isinstance(value, list) and value and all(type(v) is int and v >= 0 for v in value)
     if not good or len(set(value)) < len(value):
@@ -209,6 +215,9 @@ def _take_own(spec: SweepSpec, words: Sequence[Word]) -> tuple[SweepSpec, list[W
             spec = replace(spec, seeds=read_seeds([_whole(word, value) for value in word.values]))
         elif word.key in ("name", "root", "baseline"):
             value: Any = word.text.split("=", 1)[1].strip("\"'")
+            if word.key == "root" and not value:
+                msg = "root= needs a folder, for instance root=runs"
+                raise ConfigError(msg)
             spec = replace(spec, **{word.key: value})
         else:
             rest.append(word)

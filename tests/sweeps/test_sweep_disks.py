@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -59,3 +60,8 @@ def test_full_and_read_only_disks(tmp_path: Path) -> None:
             assert (code, why in text) == (2, True), (disk, text)
         assert f"cannot write to {place / 'new'}: " in told["new plan"][1]
         assert f"cannot write to {place / 'tiny' / 'submissions'}: " in told["resume"][1]
+
+
+def test_a_full_disk_names_what_was_written_not_what_was_copied() -> None:
+    fault = OSError(errno.ENOSPC, "No space left on device", "/code/a.py", None, "/full/a.py")
+    assert disk_fault(fault).startswith("cannot write to /full/a.py: No space left on device")

@@ -8,7 +8,8 @@ import pytest
 
 from gagar_core.errors import ConfigError
 from sweeps.launchers import Local, Slurm
-from sweeps.spec import SPECS, from_words, load_spec, read_spec, with_words
+from sweeps.plan import build_plan
+from sweeps.spec import SPECS, from_words, load_spec, read_seeds, read_spec, with_words
 from sweeps.words import launcher_settings, merge, parse, to_word
 
 GOOD = {"question": "q?", "factors": {"list": ["algorithm=grpo"]}, "seeds": [0]}
@@ -85,7 +86,7 @@ def test_each_fault_has_its_message(changes: dict[str, object], says: str) -> No
 
 
 def test_a_file_that_is_missing_or_not_yaml_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"there is no spec .*nowhere.yaml; shipped ones: demo, main"):
+    with pytest.raises(ConfigError, match=r"there is no spec .*nowhere.yaml; shipped ones: demo, .*main"):
         load_spec(tmp_path / "nowhere.yaml")
     torn = tmp_path / "torn.yaml"
     torn.write_text("question: [")
@@ -174,3 +175,19 @@ def test_settings_of_an_earlier_submission_are_kept_or_replaced() -> None:
 def test_bad_launcher_words_are_named(words: list[str], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         launcher_settings(words)
+
+
+def test_a_slip_in_the_number_of_seeds_is_refused_before_it_fills_the_memory() -> None:
+    with pytest.raises(ConfigError, match="seeds: 1000000000000 seed blocks are more than 100000"):
+        read_seeds(10**12)
+
+
+def test_an_empty_root_is_not_the_current_folder() -> None:
+    with pytest.raises(ConfigError, match="root= needs a folder"):
+        from_words(["algorithm=grpo", "root="])
+
+
+@pytest.mark.parametrize("word", ["algorithm=true", "algorithm=null", "algorithm=1", "~trainer=1"])
+def test_choices_that_are_no_names_are_named(word: str) -> None:
+    with pytest.raises(ConfigError, match=word.split("=")[0]):
+        build_plan(from_words(["budget=smoke", word]))
