@@ -117,7 +117,7 @@ def _add_table(command: Callable[[str, str, str], argparse.ArgumentParser]) -> N
         default="variants",
         metavar="TABLE",
         help="variants (default), comparisons, verdicts, efficiency, runs, tasks, length, stability, events, "
-        "cost, warnings or metrics",
+        "graders, cost, warnings or metrics",
     )
     table.add_argument(
         "--metric", action="append", default=[], metavar="KEY", help="may be repeated; default all"

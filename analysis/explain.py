@@ -58,6 +58,9 @@ def _bare(sweep: Tree, figure: str) -> bool:
         "two_factor": sweep["factors"]["grids"],
         "tornado": sweep["factors"]["one_factor"][1:],
         "tuning": sweep["tuning"],
+        "grader_value": [
+            g for g in sweep["graders"] if g["agreement"]["right_over_lucky"]["value"] is not None
+        ][1:],
         "grader_drift": [v for v in sweep["stability"]["variants"] if v["drift"]],
     }
     return not found.get(figure, True)

@@ -62,6 +62,8 @@ def _sweep(tree: Tree, section: Tree) -> list[str]:
             "",
         ]
     lines += ["### Trajectory length", "", table("length"), ""]
+    if section["graders"]:
+        lines += ["### Graders: how right, what for, at what cost", "", table("graders"), ""]
     lines += ["### Stability", "", table("stability"), "", "### Cost", "", table("cost"), ""]
     return lines
 

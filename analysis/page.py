@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from analysis.grader_value import MEASURES
 from analysis.metrics import METRICS, PHASES
 from analysis.plots.drawing import Drawing, prefix_ids
 from analysis.rows import SIZES
+from analysis.table import GRADED
 from analysis.text import format_number, format_value, interval_text
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -58,6 +60,8 @@ def render(tree: Mapping[str, Any], figures: Sequence[Sequence[Drawing]]) -> str
         tree=tree,
         metrics=METRICS,
         phases=PHASES,
+        agreement=MEASURES,
+        graded=GRADED,
         sizes=SIZES,
         headline=HEADLINE,
         compared=COMPARED,

@@ -5,7 +5,8 @@ HTML, Markdown and figures render this tree and nothing else, so what a reader s
     schema_version, title, metrics {key: label, unit, better, formula}, compare (two, or null)
     sweeps [name, question, baseline, left_out, plan_digest, n_planned, n_found, n_finished, state, sandbox,
             runs, variants, verdicts, comparisons, tasks, curves, length, stability, learning, efficiency,
-            factors, tuning, cost, warnings]
+            factors,
+            graders, tuning, cost, warnings]
 
 A *number* is an object: value, unit, n_used, n_planned, sd, interval {low, high, level, method} or null, why
 (the reason for a missing value or interval), policy (for dead runs), step, runs (the ids it came from).
@@ -24,6 +25,7 @@ from analysis.cross import cross_section
 from analysis.data import SweepData
 from analysis.efficiency import efficiency_section
 from analysis.factors import factor_section
+from analysis.grader_value import grader_section
 from analysis.learning import learning_section
 from analysis.length_section import length_section
 from analysis.metrics import METRICS
@@ -96,6 +98,7 @@ def _sweep(data: SweepData) -> dict[str, Any]:
         "learning": learning_section(data),
         "efficiency": efficiency_section(data.grounds),
         "factors": factor_section(data),
+        "graders": grader_section(data),
         "tuning": tuning_section(data),
         "cost": cost_section(data),
         "warnings": warnings_of(data, judged),

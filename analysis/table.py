@@ -12,6 +12,9 @@ from typing import Any
 from analysis.text import format_number, format_value, interval_text
 from gagar_core.errors import InputError, check_choice, gather
 
+GRADED = ("held_out_audit", "held_out_pass", "tokens")
+"""What the table of graders shows of their effect: differences to the baseline."""
+
 Row = dict[str, str]
 Tree = Mapping[str, Any]
 
@@ -196,6 +199,27 @@ def _cost(tree: Tree, section: Tree, metrics: Sequence[str]) -> Iterable[Row]:
             yield {"variant": row["label"], "phase": column} | _number(number)
 
 
+def _graders(tree: Tree, section: Tree, metrics: Sequence[str]) -> Iterable[Row]:
+    effects = {(c["variant"], c["metric"]): c for c in section["comparisons"]}
+    for row in section["graders"]:
+        label = row["label"]
+        mark = " (upper bound: reads the label tests)" if row["upper_bound"] else ""
+        yield (
+            {"variant": label + mark}
+            | {name: format_number(number) for name, number in row["agreement"].items()}
+            | {
+                f"{key} - baseline": format_number(effects[label, key]) if (label, key) in effects else "–"
+                for key in GRADED
+            }
+            | {
+                "grading CPU s": format_number(row["grading"]),
+                "share of the run": format_value(row["share"]["value"], "share"),
+                "training of the grader, CPU s": format_number(row["training"]),
+                "run, CPU s": format_number(row["run"]),
+            }
+        )
+
+
 def _warnings(tree: Tree, section: Tree, metrics: Sequence[str]) -> Iterable[Row]:
     for row in section["warnings"]:
         yield {"code": row["code"], "warning": row["text"]}
@@ -217,6 +241,7 @@ TABLES: dict[str, Callable[[Tree, Tree, Sequence[str]], Iterable[Row]]] = {
     "length": _length,
     "stability": _stability,
     "events": _events,
+    "graders": _graders,
     "cost": _cost,
     "warnings": _warnings,
     "metrics": _metrics,

@@ -9,6 +9,7 @@ from analysis.curves import Curve
 from analysis.metrics import METRICS
 from analysis.plots.drawing import Drawing, Section, capital, finish, n_words, say, shown_words
 from analysis.plots.effects import profile, tornado, two_factor
+from analysis.plots.graders import grader_value
 from analysis.plots.learning import learning, seeds
 from analysis.plots.lengths import length_curves, pareto, ridges
 from analysis.plots.panels import curve_figure
@@ -171,6 +172,7 @@ FIGURES: dict[str, Draw] = {
     "profile": _plain(profile),
     "tornado": _plain(tornado),
     "two_factor": _plain(two_factor),
+    "grader_value": _plain(grader_value),
     "grader_drift": _plain(grader_drift),
     "tuning": _plain(tuning),
     **{key: _curve(key, title) for key, title in CURVE_FIGURES.items()},

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from analysis.plots.drawing import Drawing, Section, finish, n_words, say
+from analysis.plots.points import key_height, key_list, mark
 from analysis.plots.stacks import (
     coloured,
     end_labels,
@@ -34,7 +34,6 @@ from analysis.plots.style import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _SPLITS = {"pass": "passing", "fail": "failing", "truncated": "cut off by a limit"}
 
@@ -109,7 +108,8 @@ def pareto(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
         return None
     numbered = len(points) > MAX_TOGETHER
     keys = _keys(sweep, points) if numbered else []
-    figure, grid = new_figure(height=2.7 + 0.125 * math.ceil(len(keys) / _key_names(keys)[1]))
+    labels, front = [p["label"] for p in keys], {p["label"] for p in points if p["front"]}
+    figure, grid = new_figure(height=2.7 + key_height(labels))
     axes: Axes = grid[0, 0]
     for point in points:
         look, x, y = looks[point["label"]], point["length"]["value"], point["pass"]["value"]
@@ -118,7 +118,7 @@ def pareto(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
                 [s["length"] for s in point["seeds"]], [s["pass"] for s in point["seeds"]],
                 ls="", marker=".", ms=4, color=look.colour, alpha=0.5,
             )  # fmt: skip
-        axes.plot([x], [y], **_mark(point, look))
+        axes.plot([x], [y], **mark(look, filled=point["front"]))
     steps = sorted((p["length"]["value"], p["pass"]["value"]) for p in points if p["front"])
     axes.step([x for x, _ in steps], [y for _, y in steps], where="post", color="#888888", lw=0.8, zorder=1)
     axes.margins(x=0.18, y=0.15)
@@ -130,7 +130,7 @@ def pareto(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
     )
     axes.set_xlabel("median generated tokens, held-out", fontsize=8)
     if numbered:
-        _key_list(figure, keys, looks)
+        key_list(figure, labels, looks, front)
     figure.supylabel("held-out pass (share)", fontsize=8)
     alt = "; ".join(
         f"{p['label']}: {say(p['length'])} tokens, pass {say(p['pass'])}"
@@ -155,39 +155,11 @@ def _number_words(numbered: int, total: int) -> str:
     return f"Numbers from short to long{which}. "
 
 
-def _mark(point: Mapping[str, Any], look: Look) -> dict[str, Any]:
-    face = look.colour if point["front"] else "white"
-    size = 6.5 if point["front"] else 5
-    return {"marker": look.marker, "ms": size, "color": look.colour, "markerfacecolor": face}
-
-
 def _keys(sweep: Section, points: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Points that get a number, from short to long: all, or of very many those that matter."""
     own = set(coloured(sweep))
     some = [p for p in points if len(points) <= MAX_SHOWN or p["front"] or p["label"] in own]
     return sorted(some, key=lambda p: (p["length"]["value"], p["label"]))[:MAX_SHOWN]
-
-
-def _key_names(keys: Sequence[Mapping[str, Any]]) -> tuple[dict[str, str], int]:
-    """Names beside the numbers, and in how many columns: one if two would have to cut a name."""
-    labels = [p["label"] for p in keys]
-    names = short_names(labels, width=22)
-    cut = any("…" in name for name in names.values())
-    return (short_names(labels, width=48), 1) if cut else (names, 2)
-
-
-def _key_list(figure: Figure, keys: Sequence[Mapping[str, Any]], looks: Mapping[str, Look]) -> None:
-    from matplotlib.lines import Line2D
-
-    names, columns = _key_names(keys)
-    handles = [Line2D([], [], ls="", **_mark(p, looks[p["label"]])) for p in keys]
-    texts = [f"{i} {names[p['label']]}" for i, p in enumerate(keys, 1)]
-    legend = figure.legend(
-        handles, texts, loc="outside lower center", ncols=columns, fontsize=6.5, labelspacing=0.25,
-        handletextpad=0.2, columnspacing=0.8, handlelength=1.2,
-    )  # fmt: skip
-    for text, point in zip(legend.get_texts(), keys, strict=True):
-        text.set_color(looks[point["label"]].colour)
 
 
 def ridges(sweep: Section, looks: Mapping[str, Look]) -> Drawing | None:
