@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -142,19 +142,20 @@ def _drift(members: Members) -> list[dict[str, Any]]:
 def _drift_change(members: Members) -> dict[str, Any]:
     """Last minus first grading of the gold set, per run: the interval is over runs that graded it twice."""
     return {
-        name: members.number(members.values(_last_minus_first(name)), unit)
+        name: members.number(members.values(_change_value(name)), unit)
         for name, unit in (("tau", "correlation"), ("top1", "share"))
     }
 
 
-def _last_minus_first(name: str) -> Callable[[RunDetails], float | None]:
-    def value(details: RunDetails) -> float | None:
-        found = [getattr(one, name) for one in details.drift]
-        if len(found) < 2 or found[0] is None or found[-1] is None:
-            return None
-        return float(found[-1] - found[0])
+def _change_value(name: str) -> Callable[[RunDetails], float | None]:
+    return lambda details: last_minus_first([getattr(one, name) for one in details.drift])
 
-    return value
+
+def last_minus_first(found: Sequence[float | None]) -> float | None:
+    """Change from the first to the last of several gradings; null if either has no value."""
+    if len(found) < 2 or found[0] is None or found[-1] is None:
+        return None
+    return found[-1] - found[0]
 
 
 def _drift_value(step: int, name: str) -> Callable[[RunDetails], float | None]:

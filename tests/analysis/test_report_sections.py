@@ -192,6 +192,18 @@ def test_explanations_name_formula_runs_and_who_is_left_out(
     assert "ID must be one of" in capsys.readouterr().err
 
 
+def test_a_figure_that_is_not_drawn_is_said_to_be_missing(
+    grid: Path, tmp_path: Path, make_sweep: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = make_sweep(tmp_path / "other", variants={"a": SHORT}, seeds=[0])
+    assert main(["explain", "two_factor", str(plain)]) == 0
+    assert "main: not drawn, there is nothing to show" in capsys.readouterr().out
+    assert main(["explain", "two_factor", str(grid)]) == 0
+    words = capsys.readouterr().out
+    assert "not drawn" not in words
+    assert "runs behind it, each with its held-out pass:" in words
+
+
 def test_every_figure_can_be_explained() -> None:
     assert set(explaining.FIGURES) == set(FIGURES)
     assert all(entry["metric"] and entry["section"] for entry in explaining.FIGURES.values())

@@ -25,6 +25,7 @@ from analysis.signals import (
     spikes,
     vanished,
 )
+from analysis.stability_section import last_minus_first
 from analysis.step_signals import COLUMNS
 
 
@@ -238,3 +239,10 @@ def test_waste_is_counted_not_averaged() -> None:
     assert found["kept"] == pytest.approx(0.9)
     assert found["wasted_tokens"] == pytest.approx(0.1)
     assert found["sampled_per_used"] == pytest.approx(40 / 36)
+
+
+def test_change_of_a_grader_needs_two_gradings_with_a_value() -> None:
+    assert last_minus_first([0.5, None, 0.25]) == -0.25
+    assert last_minus_first([0.5]) is None
+    assert last_minus_first([None, 0.5]) is None
+    assert last_minus_first([]) is None
