@@ -21,6 +21,9 @@ MEASURES = {
     "top1": "groups whose best-ranked trajectory is of the best quality",
 }
 
+DIFFICULTIES = ("easy", "middle", "hard")
+"""Classes of a task's prior difficulty, in thirds; those that no held-out group has are not shown."""
+
 
 def accuracies(root: Path) -> list[Accuracy]:
     """Content of every finished ``grader_accuracy`` artifact below a root, in order of path.
@@ -35,13 +38,15 @@ def accuracies(root: Path) -> list[Accuracy]:
 
 
 def grader_rows(found: Iterable[Accuracy]) -> list[Row]:
-    """One row per grader: overall, on the hardest tasks, and on the latest policy."""
-    rows = []
+    """One row per grader: overall, by difficulty of the task, and on the latest policy."""
+    found, rows = list(found), []
+    classes = [d for d in DIFFICULTIES if any(_at_difficulty(d, one) is not None for one in found)]
     for name, group in _by_grader(found).items():
         late = max((origin for one in group for origin in one["by_origin"]), key=_steps)
         row = {"grader": name, "n": str(len({one["seed"] for one in group}))}
         row |= {measure: _cell(group, partial(_overall, measure)) for measure in MEASURES}
-        row["pair, hard tasks"] = _cell(group, lambda one: one["by_difficulty"]["hard"]["pair_accuracy"])
+        for difficulty in classes:
+            row[f"pair, {difficulty} tasks"] = _cell(group, partial(_at_difficulty, difficulty))
         row[f"pair, {late}"] = _cell(group, partial(_at_origin, late))
         row["parameters"] = f"{group[0]['parameters']:,}"
         row["fit CPU s"] = f"{sum(one['fit_cpu_s'] for one in group) / len(group):.1f}"
@@ -63,6 +68,11 @@ def _by_grader(found: Iterable[Accuracy]) -> dict[str, list[Accuracy]]:
 
 def _overall(measure: str, one: Accuracy) -> float | None:
     value: float | None = one["all"][measure]
+    return value
+
+
+def _at_difficulty(difficulty: str, one: Accuracy) -> float | None:
+    value: float | None = one["by_difficulty"][difficulty]["pair_accuracy"]
     return value
 
 

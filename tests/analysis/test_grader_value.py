@@ -136,3 +136,30 @@ def test_without_graders_nothing_is_said(tmp_path: Path, make_sweep: Callable[..
 
 def test_settings_that_only_watch_are_the_ones_that_identity_leaves_out() -> None:
     assert set(WATCHING) == set(_MONITORING)
+
+
+def test_table_of_accuracies_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for seed, pair in enumerate((0.7, 0.8)):
+        folder = tmp_path / "artifacts" / "grader_accuracy" / str(seed)
+        folder.mkdir(parents=True)
+        part = {"pair_accuracy": pair, "right_over_lucky": None, "tau": 0.5, "top1": 0.25}
+        none = dict.fromkeys(part)
+        content = {
+            "kind": "distilled_s", "settings": {"view": "pairwise"}, "seed": seed, "upper_bound": False,
+            "tasks": "weak_tests", "policy": "gru", "parameters": 11009, "fit_cpu_s": 2.0 + 2 * seed,
+            "cpu_s_per_group": 0.001, "actions_per_group": 0.0, "all": part,
+            "by_difficulty": {"easy": none, "middle": part, "hard": none},
+            "by_origin": {"sft": none, "step 60": part | {"pair_accuracy": pair - 0.1}},
+        }  # fmt: skip
+        records.publish(folder / "accuracy.json", records.to_json(content))
+        records.publish(folder / "done.json", records.to_json({}))
+    assert main(["graders", str(tmp_path), "--format", "json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    # half width: t(.975, 1 df) = 12.7062 times sd .0707107 over sqrt 2
+    assert row == {
+        "grader": "distilled_s view=pairwise on weak_tests", "n": "2",
+        "pair_accuracy": "0.750 [0.115, 1.385]", "right_over_lucky": "-",
+        "tau": "0.500 [0.500, 0.500]", "top1": "0.250 [0.250, 0.250]",
+        "pair, middle tasks": "0.750 [0.115, 1.385]", "pair, step 60": "0.650 [0.015, 1.285]",
+        "parameters": "11,009", "fit CPU s": "3.0", "ms per group": "1.00", "actions": "0.0",
+    }  # fmt: skip
