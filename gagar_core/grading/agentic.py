@@ -35,8 +35,8 @@ class AgenticS(LearnedSettings):
     """Chooses tools on the passing candidates of a group, 16 hidden units, then ranks what it saw.
 
     Actions run in the sandbox. ``chooser=learned`` was trained on traces of an expert; ``chooser=all`` asks
-    every tool about every candidate. At this size the former learns to look at nearly everything: 13.9 of 14.5
-    actions a group on ``weak_tests`` (``sweeps/results/grader_accuracy``).
+    every tool about every candidate. At this size the former learns to look at nearly everything: at 13.9 of
+    14.5 actions a group on ``weak_tests`` (``sweeps/results/grader_accuracy``).
     """
 
     view: str = "joint"
@@ -50,7 +50,7 @@ class AgenticS(LearnedSettings):
     max_actions: int = 60
     """Tool actions per group, after which it has to judge, >= 0; 0 = no limit."""
     chooser: str = "learned"
-    """learned or all: chosen step by step, or everything, which was as right and cheaper where it was tried."""
+    """learned or all: chosen step by step, or everything, which was as right and cheaper when tried."""
     effort_price: float = 0.01
     """Loss (nats per pair) that the expert pays for an effort of about 0.1 ms CPU, >= 0."""
     dagger_rounds: int = 1
