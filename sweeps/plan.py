@@ -18,6 +18,9 @@ from sweeps.ledger import Ledger, create
 from sweeps.spec import SweepSpec
 from sweeps.words import merge, parse
 
+MAX_RUNS = 100_000
+"""A plan of more runs is a slip of the keyboard, and would take an hour to lay out."""
+
 
 @dataclass(frozen=True)
 class Variant:
@@ -46,6 +49,10 @@ class Plan:
 
 def build_plan(spec: SweepSpec) -> Plan:
     """Compose every variant and lay out runs and artifacts; raises one ``ConfigError`` with all faults."""
+    number = len(spec.variants) * len(spec.seeds)
+    if number > MAX_RUNS:
+        msg = f"{len(spec.variants)} variants x {len(spec.seeds)} seed blocks are more than {MAX_RUNS} runs"
+        raise ConfigError(msg)
     variants = _compose_all(spec)
     seeds = list(dict.fromkeys([*spec.seeds, *(seed for variant in variants for seed in variant.seeds)]))
     planned = [(v, replace(v.config, seed=seed)) for seed in seeds for v in variants if seed in v.seeds]

@@ -57,7 +57,7 @@ class SweepSpec:
 def load_spec(path: Path) -> SweepSpec:
     """Read and check a spec file as a whole; every fault is named before anything is raised."""
     try:
-        content = yaml.safe_load(path.read_text())
+        content = _read_yaml(path)
     except OSError as err:
         known = ", ".join(sorted(p.stem for p in SPECS.glob("*.yaml")))
         msg = f"there is no spec {path}; shipped ones: {known}. Without a spec: submit algorithm=grpo,gagar"
@@ -69,6 +69,35 @@ def load_spec(path: Path) -> SweepSpec:
         msg = f"{path} must be a mapping with the keys {', '.join(KEYS)}"
         raise ConfigError(msg)
     return read_spec(path.stem, content)
+
+
+class _Loader(yaml.SafeLoader):
+    """Notes keys that stand twice in one mapping, of which YAML would keep the last and say nothing."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.faults: list[str] = []
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        lines: dict[str, int] = {}
+        for key in [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]:
+            line = key.start_mark.line + 1
+            if key.value in lines:
+                self.faults.append(
+                    f"key {key.value} in line {line} is there before, in line {lines[key.value]}"
+                )
+            lines.setdefault(key.value, line)
+        return super().construct_mapping(node, deep)
+
+
+def _read_yaml(path: Path) -> Any:
+    loader = _Loader(path.read_text())
+    try:
+        content = loader.get_single_data()
+    finally:
+        loader.dispose()
+    gather(loader.faults, headline=f"{path} says some things twice")
+    return content
 
 
 def read_spec(name: str, content: Mapping[str, Any]) -> SweepSpec:
@@ -214,11 +243,10 @@ def _take_own(spec: SweepSpec, words: Sequence[Word]) -> tuple[SweepSpec, list[W
         if word.key == "seed":
             spec = replace(spec, seeds=read_seeds([_whole(word, value) for value in word.values]))
         elif word.key in ("name", "root", "baseline"):
-            value: Any = word.text.split("=", 1)[1].strip("\"'")
-            if word.key == "root" and not value:
+            if word.key == "root" and not word.value:
                 msg = "root= needs a folder, for instance root=runs"
                 raise ConfigError(msg)
-            spec = replace(spec, **{word.key: value})
+            spec = replace(spec, **{word.key: word.value})
         else:
             rest.append(word)
     if spec.name:

@@ -9,14 +9,14 @@ from typing import Any
 
 from gagar_core.errors import ConfigError, check_choice, check_range, gather
 from sweeps.follow import follow, show_log, wait
-from sweeps.ledger import Ledger
+from sweeps.ledger import Ledger, find
 from sweeps.plan import Plan, build_plan
 from sweeps.selection import select
 from sweeps.spec import find_spec, from_words, load_spec, with_words
 from sweeps.state import RETRY_WORDS
 from sweeps.status import Row, Status, Watcher, look_at, summary, table
 from sweeps.submit import missing, submit
-from sweeps.words import is_launcher_word, launcher_settings, merge
+from sweeps.words import is_launcher_word, launcher_settings, merge, value_of
 
 
 def planned(words: Sequence[str]) -> tuple[Plan, Any]:
@@ -31,8 +31,20 @@ def planned(words: Sequence[str]) -> tuple[Plan, Any]:
     if not names and all(word.split("=", 1)[0] in ("root", "name", "baseline", "tier") for word in rest):
         msg = "what is to run? give a spec (main, demo) or overrides (algorithm=grpo,gagar 'seed=range(3)')"
         raise ConfigError(msg)
+    if names:
+        _check_spec(names[0], rest)
     spec = with_words(load_spec(find_spec(names[0])), rest) if names else from_words(rest)
     return build_plan(spec), with_resources(spec.resources, launching)
+
+
+def _check_spec(name: str, words: Sequence[str]) -> None:
+    """A sweep of that name that was planned without a spec goes on by another verb."""
+    root = next((value_of(word) for word in reversed(words) if word.startswith("root=")), "runs")
+    if find_spec(name).exists() or find(name, root) is None:
+        return
+    where = "" if root == "runs" else f" root={root}"
+    msg = f"{name} is a sweep in {root}, and no spec: `python -m sweeps resume {name}{where}` goes on with it"
+    raise ConfigError(msg)
 
 
 def with_resources(resources: Sequence[str], words: Sequence[str]) -> Any:
