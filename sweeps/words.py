@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from gagar_core.choices import choice_class
-from gagar_core.errors import ConfigError, gather
+from gagar_core.errors import ConfigError, gather, noted
 from sweeps.launchers import CHOICES
 
 LITERAL = ("name", "root", "baseline")
@@ -33,14 +33,10 @@ class Word:
 
 def parse(words: Iterable[str]) -> list[Word]:
     """Parse override words; every word that cannot be read is named."""
-    parsed, faults = [], []
-    for word in words:
-        try:
-            parsed.append(_parse_one(word))
-        except ConfigError as err:
-            faults.append(str(err))
+    faults: list[str] = []
+    parsed = [noted(faults, partial(_parse_one, word)) for word in words]
     gather(faults, headline="cannot read the overrides")
-    return parsed
+    return [word for word in parsed if word is not None]
 
 
 @cache
@@ -133,9 +129,6 @@ def launcher_settings(words: Sequence[str], before: Mapping[str, Any] | None = N
 
     ``before`` are settings of an earlier submission, kept where the words do not change them.
     """
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-
     values = {word.key: word.value for word in parse(words)}
     earlier = dict(before or {})
     kind = earlier.pop("kind", "local")
@@ -144,14 +137,22 @@ def launcher_settings(words: Sequence[str], before: Mapping[str, Any] | None = N
     names = [f.name for f in fields(cls)]
     settings = {key.removeprefix("launcher."): value for key, value in values.items()}
     valid = ", ".join(f"launcher.{name}" for name in names)
-    unknown = [
+    faults = [
         f"unknown {n}; the {cls.__name__.lower()} launcher has: {valid}" for n in settings if n not in names
     ]
-    gather(unknown, headline="invalid launcher")
+    # replaced as wholes: launcher.options={} takes earlier options away
+    known = {key: value for key, value in settings.items() if key in names}
+    launcher = noted(faults, lambda: _typed(cls, {**(earlier if name == kind else {}), **known}))
+    gather(faults, headline="invalid launcher")
+    return launcher
+
+
+def _typed(cls: type[Any], settings: Mapping[str, Any]) -> Any:
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
     try:
-        # replaced as wholes: launcher.options={} takes earlier options away
-        wanted = {**(earlier if name == kind else {}), **settings}
-        merged = OmegaConf.merge(OmegaConf.structured(cls), wanted)
+        merged = OmegaConf.merge(OmegaConf.structured(cls), settings)
         return OmegaConf.to_object(merged)
     except OmegaConfBaseException as err:
         if isinstance(err.__cause__, ConfigError):
