@@ -72,34 +72,30 @@ def load_spec(path: Path) -> SweepSpec:
     return read_spec(path.stem, content)
 
 
-class _Loader(yaml.SafeLoader):
-    """Notes keys that stand twice in one mapping, of which YAML would keep the last and say nothing."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.faults: list[str] = []
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        lines: dict[str, int] = {}
-        for key in [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]:
-            line = key.start_mark.line + 1
-            if key.value in lines:
-                self.faults.append(
-                    f"key {key.value} in line {line} is there before, in line {lines[key.value]}"
-                )
-            lines.setdefault(key.value, line)
-        mapping: dict[Any, Any] = super().construct_mapping(node, deep)
-        return mapping
-
-
 def _read_yaml(path: Path) -> Any:
-    loader = _Loader(path.read_text())
-    try:
-        content = loader.get_single_data()
-    finally:
-        loader.dispose()
-    gather(loader.faults, headline=f"{path} says some things twice")
-    return content
+    text = path.read_text()
+    gather(
+        _said_twice(yaml.compose(text, Loader=yaml.SafeLoader), set()),
+        headline=f"{path} says some things twice",
+    )
+    return yaml.safe_load(text)
+
+
+def _said_twice(node: Any, seen: set[int]) -> list[str]:
+    """Keys that stand twice in one mapping, of which YAML would keep the last and say nothing."""
+    if not isinstance(node, (yaml.MappingNode, yaml.SequenceNode)) or id(node) in seen:
+        return []  # an alias leads to a node for a second time
+    seen.add(id(node))
+    if isinstance(node, yaml.SequenceNode):
+        return [fault for item in node.value for fault in _said_twice(item, seen)]
+    faults, lines = [], dict[str, int]()
+    for key, value in node.value:
+        name, line = str(key.value), key.start_mark.line + 1
+        if name in lines:
+            faults.append(f"key {name} in line {line} is there before, in line {lines[name]}")
+        lines.setdefault(name, line)
+        faults += _said_twice(value, seen)
+    return faults
 
 
 def read_spec(name: str, content: Mapping[str, Any]) -> SweepSpec:
@@ -226,7 +222,8 @@ def with_words(spec: SweepSpec, words: Sequence[str], found: list[str] | None = 
         if len(w.values) > 1
     ]
     _tell(faults, found, headline=f"cannot change sweep {spec.name}")
-    return replace(spec, overrides=tuple(merge([w.text for w in rest])))
+    good = [w.text for w in rest if w.key not in chosen and len(w.values) == 1]
+    return replace(spec, overrides=tuple(merge(good)))
 
 
 def from_words(words: Sequence[str], found: list[str] | None = None) -> SweepSpec:

@@ -242,6 +242,14 @@ def test_a_fault_of_many_variants_is_told_once_and_hides_no_fault_of_the_plan() 
     assert sum("axes: estimator" in fault for fault in told) == 1
 
 
+def test_a_refused_word_brings_no_faults_of_its_own() -> None:
+    told = faults_of_plan("main", "algorithm=grpo", "seed=-1", "loss=token_mean,prompt_mean")
+    for fault, part in zip(
+        told, ("got [-1]", "the factors of main choose algorithm", "a spec sweeps by"), strict=True
+    ):
+        assert part in fault
+
+
 @pytest.mark.parametrize("baseline", ["algorithm=nope", "nope", "grpo"])
 def test_a_variant_that_cannot_be_is_no_absent_baseline(baseline: str) -> None:
     told = faults_of_plan("algorithm=grpo,nope", "sampling=nil", f"baseline={baseline}")

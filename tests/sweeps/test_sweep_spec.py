@@ -183,6 +183,9 @@ def test_a_key_that_stands_twice_in_a_spec_is_named_with_its_lines(tmp_path: Pat
     assert "key loss in line 6 is there before, in line 5" in str(caught.value)
     path.write_text("question: q\nseeds: 2\nfactors: {list: ['algorithm=grpo', 'algorithm=rloo']}\n")
     assert len(load_spec(path).variants) == 2
+    path.write_text("question: &a [*a]\nseeds: 2\n")  # a list within itself
+    with pytest.raises(ConfigError, match="question must be a non-empty text"):
+        load_spec(path)
 
 
 def test_later_words_replace_earlier_ones_of_the_same_key() -> None:
