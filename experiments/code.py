@@ -27,6 +27,9 @@ DECIDING = ("gagar_core", "experiments")
 """Packages whose code decides what a run finds out."""
 
 COPIED = (*DECIDING, "sweeps")
+RESULTS = "results"
+"""Folder of published results, which are no code: not copied, and without a part in any digest."""
+
 FACTS = "code.json"
 
 
@@ -46,7 +49,9 @@ def file_digests(root: Path = ROOT) -> Mapping[str, str]:
         path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()[:16]
         for package in COPIED
         for path in sorted((root / package).rglob("*"))
-        if path.is_file() and "__pycache__" not in path.parts and not path.name.startswith(".")
+        if path.is_file()
+        and not {"__pycache__", RESULTS} & set(path.relative_to(root).parts)
+        and not path.name.startswith(".")
     }
 
 

@@ -47,6 +47,7 @@ def register() -> None:
 
 def compose(overrides: Sequence[str]) -> RunConfig:
     """Compose and check one run; raise ``ConfigError`` naming key, value and what is valid."""
+    _check_words(overrides)
     register()
     try:
         with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
@@ -61,6 +62,20 @@ def compose(overrides: Sequence[str]) -> RunConfig:
     except OSError as err:  # a name too long for the file system that Hydra looks it up in
         msg = f"{' '.join(word[:80] for word in overrides)}: {err.strerror or err}"
         raise ConfigError(msg) from err
+
+
+def _check_words(overrides: Sequence[str]) -> None:
+    """Refuse what Hydra takes and a run does not heed: its own settings, and choices that are merged."""
+    faults = []
+    for word in overrides:
+        key, _, value = word.partition("=")
+        if re.match(r"hydra\b", key.lstrip("+~")):
+            faults.append(f"{word}: Hydra's own settings have no effect; root= and name= say where things go")
+        elif "." not in key and value.lstrip().startswith("["):
+            names = value.strip("[] ")
+            faults.append(f"{word}: one choice and no list; several are swept with {key}={names}")
+    if faults:
+        raise ConfigError("\n".join(faults))
 
 
 class Composer:
@@ -86,6 +101,7 @@ class Composer:
 
     def _base(self, choices: tuple[str, ...]) -> tuple[Any, dict[str, Any]]:
         if choices not in self._bases:
+            _check_words(choices)
             self.composed += 1
             register()
             with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):

@@ -20,12 +20,16 @@ import math
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 
 class GagarError(Exception):
     """Base of all errors raised on purpose."""
+
+    faults: tuple[str, ...] = ()
+    """What ``gather`` found, one sentence each; empty where the message is a single one."""
 
 
 class ConfigError(GagarError, ValueError):
@@ -73,8 +77,22 @@ def gather(faults: Iterable[str], *, headline: str, error: type[GagarError] = Co
     found = list(faults)
     if not found:
         return
-    lines = [headline + ":"] + [f"  - {fault}" for fault in found]
-    raise error("\n".join(lines))
+    lines = [headline + ":"] + ["  - " + fault.replace("\n", "\n    ") for fault in found]
+    gathered = error("\n".join(lines))
+    gathered.faults = tuple(found)
+    raise gathered
+
+
+_T = TypeVar("_T")
+
+
+def noted(faults: list[str], make: Callable[[], _T]) -> _T | None:
+    """What ``make`` gives; or None, with the faults that it raised added to those known so far."""
+    try:
+        return make()
+    except GagarError as err:
+        faults += err.faults or [str(err)]
+        return None
 
 
 def check_choice(name: str, value: str, valid: Iterable[str]) -> list[str]:

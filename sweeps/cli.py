@@ -8,8 +8,9 @@ import sys
 from collections.abc import Callable, Sequence
 
 from gagar_core.errors import ConfigError, GagarError, gather, until_reader_leaves
-from sweeps.ledger import Ledger, locate
+from sweeps.ledger import Ledger, find, locate
 from sweeps.status import Status, Watcher, look_at, table, to_json_data
+from sweeps.words import value_of
 
 INTRO = """\
 Plan, run and watch many training runs; tune settings.
@@ -96,7 +97,7 @@ def _existing(
 
 
 def _root(words: Sequence[str]) -> str:
-    return next((word.split("=", 1)[1] for word in words if word.startswith("root=")), "runs")
+    return next((value_of(word) for word in reversed(words) if word.startswith("root=")), "runs")
 
 
 def _whole(words: Sequence[str]) -> Ledger:
@@ -326,7 +327,7 @@ def _diff(arguments: list[str]) -> int:
     from sweeps.diff import diff
 
     words = [word for word in options.words if not word.startswith("root=")]
-    if len(words) == 2:
+    if len(words) == 2 and find(words[0], _root(options.words)) is None:
         return diff(None, words, as_json=options.json)
     ledger, runs = _existing(options.words)
     return diff(ledger, runs, as_json=options.json)

@@ -18,9 +18,10 @@ import itertools
 import math
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from gagar_core.errors import ConfigError, gather
+from gagar_core.errors import ConfigError, gather, noted
 from gagar_core.seeds import derive
 from sweeps.words import merge, parse, to_word
 
@@ -43,10 +44,7 @@ def read_factors(value: Any) -> tuple[Words, ...]:
     read: dict[str, Any] = {}
     for key, reader in FACTORS.items():
         if key in value:
-            try:
-                read[key] = reader(value[key])
-            except ConfigError as err:
-                faults.append(str(err))
+            read[key] = noted(faults, partial(reader, value[key]))
     gather(faults, headline="factors")
     products = _cross_all("factors", {key: read[key] for key in CROSSED if key in read})
     products = _apply_when(products, read.get("when", []))

@@ -265,13 +265,27 @@ def create(path: Path, head: Mapping[str, Any], lines: Sequence[Mapping[str, Any
 
 def locate(name: str, root: str) -> Ledger:
     """The sweep called ``name`` in ``root`` (or at the path ``name``); ``RecordsError`` if there is none."""
-    path = Path(name) if "/" in name else Path(root) / name
-    if not (path / "sweep.json").exists() and not Ledger(path).is_single:
+    found = find(name, root)
+    if found is None:
+        path = _path_of(name, root)
+        if (path / "plan.jsonl").exists():
+            msg = f"{path} was not planned to its end: `python -m sweeps submit` it again, in the same words"
+            raise RecordsError(msg)
         known = sorted({p.parent.name for part in _MARKS for p in Path(root).glob(f"*/{part}")})
         there = ", ".join(known) or "none"
         msg = f"no sweep {name!r} in {root}; there are: {there} (root=PATH looks elsewhere)"
         raise RecordsError(msg)
-    return Ledger(path)
+    return found
+
+
+def find(name: str, root: str) -> Ledger | None:
+    """The sweep called ``name`` in ``root`` (or at the path ``name``), or single runs there."""
+    ledger = Ledger(_path_of(name, root))
+    return ledger if (ledger.path / "sweep.json").exists() or ledger.is_single else None
+
+
+def _path_of(name: str, root: str) -> Path:
+    return Path(name) if "/" in name else Path(root) / name
 
 
 def _optional(path: Path) -> dict[str, Any]:

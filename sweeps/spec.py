@@ -15,12 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from gagar_core.errors import ConfigError, check_folder_name, gather
+from gagar_core.errors import ConfigError, check_folder_name, gather, noted
 from sweeps.claims import read_hypotheses
 from sweeps.factors import RESERVED, base_levels, grid, key_of, read_factors, read_words
 from sweeps.words import Word, is_launcher_word, launcher_settings, merge, parse
@@ -57,7 +58,7 @@ class SweepSpec:
 def load_spec(path: Path) -> SweepSpec:
     """Read and check a spec file as a whole; every fault is named before anything is raised."""
     try:
-        content = yaml.safe_load(path.read_text())
+        content = _read_yaml(path)
     except OSError as err:
         known = ", ".join(sorted(p.stem for p in SPECS.glob("*.yaml")))
         msg = f"there is no spec {path}; shipped ones: {known}. Without a spec: submit algorithm=grpo,gagar"
@@ -71,6 +72,32 @@ def load_spec(path: Path) -> SweepSpec:
     return read_spec(path.stem, content)
 
 
+def _read_yaml(path: Path) -> Any:
+    text = path.read_text()
+    gather(
+        _said_twice(yaml.compose(text, Loader=yaml.SafeLoader), set()),
+        headline=f"{path} says some things twice",
+    )
+    return yaml.safe_load(text)
+
+
+def _said_twice(node: Any, seen: set[int]) -> list[str]:
+    """Keys that stand twice in one mapping, of which YAML would keep the last and say nothing."""
+    if not isinstance(node, (yaml.MappingNode, yaml.SequenceNode)) or id(node) in seen:
+        return []  # an alias leads to a node for a second time
+    seen.add(id(node))
+    if isinstance(node, yaml.SequenceNode):
+        return [fault for item in node.value for fault in _said_twice(item, seen)]
+    faults, lines = [], dict[str, int]()
+    for key, value in node.value:
+        name, line = str(key.value), key.start_mark.line + 1
+        if name in lines:
+            faults.append(f"key {name} in line {line} is there before, in line {lines[name]}")
+        lines.setdefault(name, line)
+        faults += _said_twice(value, seen)
+    return faults
+
+
 def read_spec(name: str, content: Mapping[str, Any]) -> SweepSpec:
     """Build a spec from the content of its file."""
     faults = check_folder_name(name)
@@ -78,11 +105,8 @@ def read_spec(name: str, content: Mapping[str, Any]) -> SweepSpec:
     faults += [f"key {key} is missing" for key in ("question", "factors", "seeds") if key not in content]
 
     def part(key: str, reader: Callable[[Any], Any], default: Any) -> Any:
-        try:
-            return reader(content[key]) if key in content else default
-        except ConfigError as err:
-            faults.append(str(err))
-            return default
+        read = noted(faults, lambda: reader(content[key])) if key in content else None
+        return default if read is None else read
 
     implied_baseline = part("factors", base_levels, "")
     spec = SweepSpec(
@@ -109,7 +133,7 @@ def read_seeds(value: Any) -> tuple[int, ...]:
         return tuple(range(value))
     good = isinstance(value, list) and value and all(type(v) is int and v >= 0 for v in value)
     if not good or len(set(value)) < len(value):
-        msg = f"seeds must be a list of different integers >= 0, or their number >= 1; got {value!r}"
+        msg = f"seeds must be a list of different integers >= 0, or their number >= 1; got {repr(value)[:80]}"
         raise ConfigError(msg)
     return tuple(value)
 
@@ -180,56 +204,74 @@ def _text(key: str, value: Any) -> str:
     return " ".join(value.split())
 
 
-def with_words(spec: SweepSpec, words: Sequence[str]) -> SweepSpec:
-    """Apply command-line words (without launcher words) to a spec."""
+def with_words(spec: SweepSpec, words: Sequence[str], found: list[str] | None = None) -> SweepSpec:
+    """Apply command-line words (without launcher words) to a spec.
+
+    Faults that leave something to look at are added to ``found`` if it is given, and raised if it is not.
+    """
+    faults: list[str] = []
     parsed = parse(words)
     for tier in [word for word in parsed if word.key == "tier"]:
         spec = with_tier(spec, tier.values[0])
-    spec, rest = _take_own(spec, [word for word in parsed if word.key != "tier"])
+    spec, rest = _take_own(spec, [word for word in parsed if word.key != "tier"], faults)
     chosen = {key_of(word) for variant in spec.variants for word in variant}
-    faults = [f"{w.text}: the factors of {spec.name} choose {w.key}" for w in rest if w.key in chosen]
+    faults += [f"{w.text}: the factors of {spec.name} choose {w.key}" for w in rest if w.key in chosen]
     faults += [
         f"{w.text}: a spec sweeps by its factors; leave the spec's name out to sweep from the command line"
         for w in rest
         if len(w.values) > 1
     ]
-    gather(faults, headline=f"cannot change sweep {spec.name}")
-    return replace(spec, overrides=tuple(merge([w.text for w in rest])))
+    _tell(faults, found, headline=f"cannot change sweep {spec.name}")
+    good = [w.text for w in rest if w.key not in chosen and len(w.values) == 1]
+    return replace(spec, overrides=tuple(merge(good)))
 
 
-def from_words(words: Sequence[str]) -> SweepSpec:
-    """A sweep without a spec file: words with several values span the grid. Its name is left to the plan."""
-    spec, rest = _take_own(SweepSpec(name=""), parse(words))
+def from_words(words: Sequence[str], found: list[str] | None = None) -> SweepSpec:
+    """A sweep without a spec file: words with several values span the grid. Its name is left to the plan.
+
+    ``found`` is as for ``with_words``.
+    """
+    faults: list[str] = []
+    spec, rest = _take_own(SweepSpec(name=""), parse(words), faults)
     swept = {w.key: [f"{w.key}={value}" for value in w.values] for w in rest if len(w.values) > 1}
     fixed = [w.text for w in rest if len(w.values) == 1]
     reserved = sorted(key for key in swept if key in (*RESERVED, "tier"))
-    gather([f"{key} cannot be swept" for key in reserved], headline="cannot sweep")
+    faults += [f"{key} cannot be swept" for key in reserved]
+    _tell(faults, found, headline="cannot sweep")
     return replace(spec, variants=tuple(grid(swept)), overrides=tuple(merge(fixed)))
 
 
-def _take_own(spec: SweepSpec, words: Sequence[Word]) -> tuple[SweepSpec, list[Word]]:
+def _tell(faults: list[str], found: list[str] | None, *, headline: str) -> None:
+    if found is None:
+        gather(faults, headline=headline)
+    else:
+        found += faults
+
+
+def _take_own(spec: SweepSpec, words: Sequence[Word], faults: list[str]) -> tuple[SweepSpec, list[Word]]:
     """Words that are about the sweep itself (name, root, baseline, seed), and the others."""
     rest = []
     for word in words:
         if word.key == "seed":
-            spec = replace(spec, seeds=read_seeds([_whole(word, value) for value in word.values]))
+            seeds = noted(faults, partial(_seeds_of, word))
+            spec = replace(spec, seeds=seeds or spec.seeds)
         elif word.key in ("name", "root", "baseline"):
-            value: Any = word.text.split("=", 1)[1].strip("\"'")
-            if word.key == "root" and not value:
-                msg = "root= needs a folder, for instance root=runs"
-                raise ConfigError(msg)
-            spec = replace(spec, **{word.key: value})
+            if word.key == "root" and not word.value:
+                faults.append("root= needs a folder, for instance root=runs")
+            spec = replace(spec, **{word.key: word.value})
         else:
             rest.append(word)
     if spec.name:
-        gather(check_folder_name(spec.name), headline="invalid sweep")
+        faults += check_folder_name(spec.name)
     return spec, rest
 
 
-def _whole(word: Word, value: str) -> int:
+def _seeds_of(word: Word) -> tuple[int, ...]:
     try:
-        return int(value)
+        return read_seeds([int(value) for value in word.values])
     except ValueError as err:
+        if isinstance(err, ConfigError):
+            raise
         msg = f"{word.text}: seed blocks are integers >= 0, for instance seed=0,1,2 or 'seed=range(5)'"
         raise ConfigError(msg) from err
 

@@ -7,16 +7,16 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from gagar_core.errors import ConfigError, check_choice, check_range, gather
+from gagar_core.errors import ConfigError, check_choice, check_range, gather, noted
 from sweeps.follow import follow, show_log, wait
-from sweeps.ledger import Ledger
+from sweeps.ledger import Ledger, find
 from sweeps.plan import Plan, build_plan
 from sweeps.selection import select
-from sweeps.spec import find_spec, from_words, load_spec, with_words
+from sweeps.spec import SweepSpec, find_spec, from_words, load_spec, with_words
 from sweeps.state import RETRY_WORDS
 from sweeps.status import Row, Status, Watcher, look_at, summary, table
 from sweeps.submit import missing, submit
-from sweeps.words import is_launcher_word, launcher_settings, merge
+from sweeps.words import is_launcher_word, launcher_settings, merge, value_of
 
 
 def planned(words: Sequence[str]) -> tuple[Plan, Any]:
@@ -31,8 +31,35 @@ def planned(words: Sequence[str]) -> tuple[Plan, Any]:
     if not names and all(word.split("=", 1)[0] in ("root", "name", "baseline", "tier") for word in rest):
         msg = "what is to run? give a spec (main, demo) or overrides (algorithm=grpo,gagar 'seed=range(3)')"
         raise ConfigError(msg)
-    spec = with_words(load_spec(find_spec(names[0])), rest) if names else from_words(rest)
-    return build_plan(spec), with_resources(spec.resources, launching)
+    faults: list[str] = []
+    spec = noted(faults, lambda: _spec_of(names, rest, faults))
+    launcher = plan = None
+    if spec is not None or not names:  # else its resources are not known
+        launcher = noted(faults, lambda: with_resources(spec.resources if spec else (), launching))
+    if spec is not None:
+        plan = noted(faults, lambda: build_plan(spec))
+    if len(faults) == 1:
+        raise ConfigError(faults[0])
+    gather(faults, headline="invalid sweep")
+    assert plan is not None  # no fault was found
+    return plan, launcher
+
+
+def _spec_of(names: Sequence[str], words: Sequence[str], faults: list[str]) -> SweepSpec:
+    if not names:
+        return from_words(words, faults)
+    _check_spec(names[0], words)
+    return with_words(load_spec(find_spec(names[0])), words, faults)
+
+
+def _check_spec(name: str, words: Sequence[str]) -> None:
+    """A sweep of that name that was planned without a spec goes on by another verb."""
+    root = next((value_of(word) for word in reversed(words) if word.startswith("root=")), "runs")
+    if find_spec(name).exists() or find(name, root) is None:
+        return
+    where = "" if root == "runs" else f" root={root}"
+    msg = f"{name} is a sweep in {root}, and no spec: `python -m sweeps resume {name}{where}` goes on with it"
+    raise ConfigError(msg)
 
 
 def with_resources(resources: Sequence[str], words: Sequence[str]) -> Any:

@@ -25,6 +25,10 @@ from gagar_core.errors import ConfigError
         (["+no_such_axis=1"], ["no_such_axis", "a run has: estimator, redistribution"]),
         (["weighting.floor=2"], ["floor must be in (0, 1]; got 2"]),
         (["algorithm=ppo"], ["algorithm/ppo", "rloo"]),
+        (["hydra.run.dir=/tmp/x"], ["hydra.run.dir=/tmp/x", "root= and name= say where"]),
+        (["hydra/job_logging=none"], ["hydra/job_logging=none", "no effect"]),
+        (["algorithm=[grpo,gagar]"], ["one choice and no list", "algorithm=grpo,gagar"]),
+        (["loss=[token_mean]"], ["loss=[token_mean]", "one choice and no list"]),
         (["sandbox.fuel=1"], ["fuel must be in [1000, inf); got 1"]),
     ],
 )

@@ -41,7 +41,11 @@ def test_only_deciding_packages_decide(tree: Path) -> None:
     before = code.digest(fresh(tree))
     (tree / "sweeps" / "a.yaml").write_text("a: 2")
     assert code.digest(fresh(tree)) == before
-    assert code.digest(fresh(tree), code.COPIED) != before
+    whole = code.digest(fresh(tree), code.COPIED)
+    assert whole != before
+    (tree / "sweeps" / "results" / "main").mkdir(parents=True)
+    (tree / "sweeps" / "results" / "main" / "report.md").write_text("# Published")
+    assert code.digest(fresh(tree), code.COPIED) == whole  # what was found out is no code
     (tree / "experiments" / "new.py").write_text("")  # not known to git: it counts all the same
     assert code.digest(fresh(tree)) != before
 

@@ -14,9 +14,10 @@ import pytest
 from gates import CHECKOUT, HERE
 from plans import begun, write_plan
 
+from gagar_core.errors import RecordsError
 from gagar_core.records import publish_once, read_json, to_json
 from sweeps import crash
-from sweeps.ledger import Ledger
+from sweeps.ledger import Ledger, locate
 from sweeps.status import Watcher, look_at
 from sweeps.submit import missing
 
@@ -53,6 +54,9 @@ def settle(plan: Path) -> Ledger:
 @pytest.mark.parametrize("name", crash.POINTS)
 def test_every_run_has_one_result_after_a_submitter_was_killed(name: str, plan: Path) -> None:
     assert submit(plan, crash_at=name) == -signal.SIGKILL
+    if name == "plan written":
+        with pytest.raises(RecordsError, match="not planned to its end: `python -m sweeps submit` it again"):
+            locate("tiny", str(plan.parent / "root"))
     assert submit(plan) == 0
     ledger = settle(plan)
     status = look_at(ledger)

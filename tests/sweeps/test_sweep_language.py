@@ -21,7 +21,7 @@ from gagar_core.errors import ConfigError
 from sweeps.factors import draw, read_factors
 from sweeps.plan import build_plan
 from sweeps.spec import from_words, read_spec, with_words
-from sweeps.verbs import with_resources
+from sweeps.verbs import planned, with_resources
 
 HOSTILE = ["../up", "a/b", "a=b", "a,b", "a\nb", "λ", "x" * 300, "", " ", "-x", "a b", "$HOME", "x;ls"]
 """Texts that are no names."""
@@ -207,6 +207,70 @@ def test_a_joint_hypothesis_about_an_absent_variant_is_refused() -> None:
     joint = {"name": "n", "all_of": [SINGLE, {**SINGLE, "variant": "gagar"}]}
     with pytest.raises(ConfigError, match="hypothesis 1, part 2: variant 'gagar' is not in the plan"):
         build_plan(spec_of(hypotheses=[joint]))
+
+
+def faults_of_plan(*words: str) -> tuple[str, ...]:
+    """What is found in a command line."""
+    with pytest.raises(ConfigError) as caught:
+        planned(words)
+    return caught.value.faults
+
+
+def test_faults_of_words_of_variants_and_of_the_launcher_are_told_together() -> None:
+    told = faults_of_plan(
+        "algorithm=grpo,gagar", "trainer.lrr=1", "seed=-1", "name=a/b", "workers=x", "launcher.y=1"
+    )
+    for fault, part in zip(told, ("got [-1]", "got 'a/b'", "unknown y", "'x'", "lrr"), strict=True):
+        assert part in fault
+
+
+def test_a_fault_of_many_variants_is_told_once_and_hides_no_fault_of_the_plan() -> None:
+    words = ("algorithm=grpo,nope,nada", "trainer.lr=0.1,0.10,-1", "budget=smoke", "baseline=algorithm=rloo")
+    told = faults_of_plan(*words)
+    for fault, part in zip(
+        told,
+        (
+            "algorithm=grpo trainer.lr=-1 budget=smoke: ",
+            "algorithm=nope trainer.lr=0.1 budget=smoke (and 2 more variants): ",
+            "algorithm=nada trainer.lr=0.1 budget=smoke (and 2 more variants): ",
+            "two variants with one identity",
+            "baseline 'algorithm=rloo' is not in the plan; variants: grpo",
+        ),
+        strict=True,
+    ):
+        assert fault.startswith(part) or part in fault
+    assert sum("axes: estimator" in fault for fault in told) == 1
+
+
+def test_a_refused_word_brings_no_faults_of_its_own() -> None:
+    told = faults_of_plan("main", "algorithm=grpo", "seed=-1", "loss=token_mean,prompt_mean")
+    for fault, part in zip(
+        told, ("got [-1]", "the factors of main choose algorithm", "a spec sweeps by"), strict=True
+    ):
+        assert part in fault
+
+
+@pytest.mark.parametrize("baseline", ["algorithm=nope", "nope", "grpo"])
+def test_a_variant_that_cannot_be_is_no_absent_baseline(baseline: str) -> None:
+    told = faults_of_plan("algorithm=grpo,nope", "sampling=nil", f"baseline={baseline}")
+    assert len(told) <= 2
+    assert not any("baseline" in fault for fault in told)
+
+
+def test_faults_of_nested_parts_stand_in_one_list() -> None:
+    with pytest.raises(ConfigError) as caught:
+        spec_of(
+            factors={"one_at_a_time": {"a": [], "b": 3}, "grid": {"a": []}},
+            resources=["launcher.y=1", "workers=-1"],
+        )
+    assert str(caught.value).splitlines() == [
+        "invalid sweep x:",
+        "  - factors.one_at_a_time.a must be a non-empty list; got []",
+        "  - factors.one_at_a_time.b must be a non-empty list; got 3",
+        "  - factors.grid.a must be a non-empty list; got []",
+        "  - unknown y; the local launcher has: launcher.workers, launcher.start",
+        "  - launcher.workers must be in [0, inf); got -1",
+    ]
 
 
 TIERED = {

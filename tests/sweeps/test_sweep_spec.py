@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gagar_core.errors import ConfigError
+from sweeps import cli
 from sweeps.launchers import Local, Slurm
 from sweeps.plan import build_plan
 from sweeps.spec import SPECS, from_words, load_spec, read_seeds, read_spec, with_words
@@ -131,6 +132,62 @@ def test_words_that_differ_between_machines_or_do_not_parse_are_refused(word: st
         parse([word])
 
 
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("seed=range(100000000)", "has 100000000 values, more than 100000"),
+        ("trainer.lr=range(0,1,1e-12)", "has 1000000000000 values, more than 100000"),
+        ("seed=sort(range(0,-200001,-1))", "has 200001 values"),
+        ("trainer.lr=range(0,1,0)", "the step is not 0"),
+        ("seed=range(0,inf)", "finite numbers"),
+        ("x=tag(t, shuffle(range(3)))", "only lists"),
+        ("+seed=5", "write seed=5"),
+        ("++trainer.lr=1", "write trainer.lr=1"),
+        ("~trainer=", "write trainer=VALUE"),
+    ],
+)
+def test_words_that_no_sweep_heeds_or_holds_are_refused(word: str, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse([word])
+    assert says in str(caught.value)
+    assert word in str(caught.value)
+
+
+def test_a_plan_has_at_most_a_hundred_thousand_runs() -> None:
+    assert len(parse(["seed=range(100000)"])[0].values) == 100_000
+    with pytest.raises(ConfigError, match="2 variants x 50001 seed blocks are more than 100000 runs"):
+        build_plan(from_words(["algorithm=grpo,rloo", "seed=range(50001)"]))
+
+
+def test_name_root_and_baseline_are_taken_as_they_stand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    for text, root in (("/x/λ", "/x/λ"), ("a,b = c", "a,b = c"), ("~/x", "/home/me/x"), ("~x/~", "~x/~")):
+        assert from_words(["algorithm=grpo", f"root={text}"]).root == root
+        assert cli._root(["name", f"root={text}"]) == root  # what every other verb reads
+    assert from_words(["algorithm=grpo", 'baseline="algorithm=rloo"']).baseline == "algorithm=rloo"
+    assert from_words(["algorithm=grpo", "baseline=algorithm=rloo a.b=1"]).baseline == "algorithm=rloo a.b=1"
+    assert cli._root(["root=a", "root=b"]) == from_words(["algorithm=grpo", "root=a", "root=b"]).root == "b"
+    with pytest.raises(ConfigError, match="got 'a,b'"):
+        from_words(["algorithm=grpo", "name=a,b"])
+
+
+def test_a_key_that_stands_twice_in_a_spec_is_named_with_its_lines(tmp_path: Path) -> None:
+    path = tmp_path / "twice.yaml"
+    path.write_text(
+        "question: q\nseeds: 2\nfactors:\n  grid:\n    loss: [token_mean]\n    loss: [prompt_mean]\nseeds: 3\n"
+    )
+    with pytest.raises(ConfigError) as caught:
+        load_spec(path)
+    assert f"{path} says some things twice" in str(caught.value)
+    assert "key seeds in line 7 is there before, in line 2" in str(caught.value)
+    assert "key loss in line 6 is there before, in line 5" in str(caught.value)
+    path.write_text("question: q\nseeds: 2\nfactors: {list: ['algorithm=grpo', 'algorithm=rloo']}\n")
+    assert len(load_spec(path).variants) == 2
+    path.write_text("question: &a [*a]\nseeds: 2\n")  # a list within itself
+    with pytest.raises(ConfigError, match="question must be a non-empty text"):
+        load_spec(path)
+
+
 def test_later_words_replace_earlier_ones_of_the_same_key() -> None:
     assert merge(["budget=small", "a.b=1"], ["a.b=2"], ["budget=smoke"]) == ["a.b=2", "budget=smoke"]
 
@@ -185,6 +242,21 @@ def test_a_slip_in_the_number_of_seeds_is_refused_before_it_fills_the_memory() -
 def test_an_empty_root_is_not_the_current_folder() -> None:
     with pytest.raises(ConfigError, match="root= needs a folder"):
         from_words(["algorithm=grpo", "root="])
+
+
+@pytest.mark.parametrize(
+    "factors", [{"grid": {"algorithm": [["grpo", "rloo"]]}}, {"list": ["algorithm=[grpo,rloo]"]}]
+)
+def test_a_list_is_no_choice(factors: dict[str, object]) -> None:
+    for spec in (from_words(["algorithm=[grpo,rloo]"]), read_spec("x", {**GOOD, "factors": factors})):
+        with pytest.raises(ConfigError, match=r"one choice and no list; .* swept with algorithm=grpo,rloo"):
+            build_plan(spec)
+
+
+def test_settings_of_hydra_itself_are_refused() -> None:
+    for word in ("hydra.run.dir=/tmp/x", "hydra/job_logging=none"):
+        with pytest.raises(ConfigError, match="Hydra's own settings have no effect"):
+            build_plan(from_words(["algorithm=grpo", word]))
 
 
 @pytest.mark.parametrize("word", ["algorithm=true", "algorithm=null", "algorithm=1", "~trainer=1"])

@@ -248,6 +248,17 @@ def test_diff_names_settings_code_and_environment(tmp_path: Path) -> None:
 # ---- clean
 
 
+def test_a_second_run_is_asked_for_and_a_sweep_without_a_spec_is_resumed(tmp_path: Path) -> None:
+    write_plan(tmp_path)
+    root = f"root={tmp_path}"
+    told = run_cli("diff", "tiny", "grpo:0", root).stderr
+    assert "diff compares two runs; got grpo:0" in told
+    for verb in ("submit", "plan"):
+        told = run_cli(verb, "tiny", root).stderr
+        assert f"no spec: `python -m sweeps resume tiny {root}` goes on with it" in told
+    assert "there is no spec" in run_cli("plan", "other", root).stderr
+
+
 def old(path: Path) -> Path:
     """As if written an hour ago."""
     moment = time.time() - 3600
