@@ -9,7 +9,6 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from gagar_core.choices import choice_class
 from gagar_core.errors import ConfigError, gather, noted
 from sweeps.launchers import CHOICES
 
@@ -129,6 +128,8 @@ def launcher_settings(words: Sequence[str], before: Mapping[str, Any] | None = N
 
     ``before`` are settings of an earlier submission, kept where the words do not change them.
     """
+    from gagar_core.choices import choice_class  # it loads every choice's module
+
     values = {word.key: word.value for word in parse(words)}
     earlier = dict(before or {})
     kind = earlier.pop("kind", "local")

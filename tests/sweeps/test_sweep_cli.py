@@ -22,7 +22,18 @@ TINY = (
     "budget.eval_tasks=4",
     "tracking=none",
 )
-HEAVY = ("torch", "mlflow", "optuna", "hydra", "omegaconf", "polars", "matplotlib", "submitit", "rich")
+HEAVY = (
+    "numpy",
+    "torch",
+    "mlflow",
+    "optuna",
+    "hydra",
+    "omegaconf",
+    "polars",
+    "matplotlib",
+    "submitit",
+    "rich",
+)
 
 
 def sweeps(*words: str, check: bool = True) -> Done:
