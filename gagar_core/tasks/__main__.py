@@ -12,8 +12,9 @@ from gagar_core.errors import GagarError, InputError, until_reader_leaves
 from gagar_core.sandbox import ProcessSandbox, SandboxSettings, open_sandbox
 from gagar_core.tasks import format as task_format
 from gagar_core.tasks.completion import completed
+from gagar_core.tasks.fields import faults_of
 from gagar_core.tasks.findings import Finding, gathered
-from gagar_core.tasks.format import TaskRecord, read_tasks, to_lines
+from gagar_core.tasks.format import TaskRecord, read_tasks, to_json, to_lines
 from gagar_core.tasks.importers import IMPORTERS, import_tasks
 from gagar_core.tasks.structure import structure_findings
 from gagar_core.tasks.trial import trial_findings
@@ -64,11 +65,11 @@ def check(path: Path) -> int:
 
 def convert(benchmark: str, path: Path, out: Path) -> int:
     """Write a benchmark's tasks; those whose solution gives no values are left out and named."""
-    records = import_tasks(path, benchmark)
+    records, odd = _fitting(import_tasks(path, benchmark))
     with _sandbox({}) as sandbox:
         records, broken = completed(records, sandbox)
-    kept = [record for record in records if record.complete]
-    for text in broken:
+    kept, late = _fitting([record for record in records if record.complete])
+    for text in (*odd, *broken, *late):
         print(f"left out: {text}", file=sys.stderr)
     if not kept:
         print("nothing is left", file=sys.stderr)
@@ -76,6 +77,13 @@ def convert(benchmark: str, path: Path, out: Path) -> int:
     _publish(out, to_lines(kept))
     print(f"{summary(kept)} written to {out}; next: python -m gagar_core.tasks check {out}")
     return 0
+
+
+def _fitting(records: list[TaskRecord]) -> tuple[list[TaskRecord], list[str]]:
+    """Those that the format can hold, and why it cannot hold the others."""
+    faults = [faults_of(to_json(record)) for record in records]
+    kept = [record for record, found in zip(records, faults, strict=True) if not found]
+    return kept, [fault for found in faults for fault in found]
 
 
 def _publish(path: Path, text: str) -> None:
@@ -88,6 +96,7 @@ def _publish(path: Path, text: str) -> None:
             os.fsync(stream.fileno())
         aside.replace(path)
     except OSError as err:
+        aside.unlink(missing_ok=True)
         msg = f"{path} cannot be written: {err}"
         raise InputError(msg) from err
 

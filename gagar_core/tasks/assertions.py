@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gagar_core.sandbox import wire
+from gagar_core.syntax import parse
 from gagar_core.tasks.checks import atol_for
 from gagar_core.types import Case
 
@@ -21,7 +22,7 @@ def split_program(source: str, names: Sequence[str]) -> tuple[list[Case], list[s
     there is one. A table of literal ``inputs`` and ``results`` gives one case per entry. If anything else
     stands beside assertions (loops, set-up values), the whole program stays one test. Raises ``SyntaxError``.
     """
-    tree = ast.parse(source)
+    tree = parse(source)
     check = next((s for s in tree.body if isinstance(s, ast.FunctionDef) and s.name == "check"), None)
     body = tree.body if check is None else check.body
     table = _table(body) or _table(tree.body)
@@ -88,7 +89,10 @@ def _table(body: Sequence[ast.stmt]) -> list[Case]:
     inputs, results = found.get("inputs"), found.get("results")
     if not isinstance(inputs, list) or not isinstance(results, list) or len(inputs) != len(results):
         return []
-    return [_case(args, expected) for args, expected in zip(inputs, results, strict=True)]
+    try:
+        return [_case(args, expected) for args, expected in zip(inputs, results, strict=True)]
+    except (TypeError, wire.TooDeepError):  # what no candidate could be sent or return
+        return []
 
 
 def _says_nothing(statement: ast.stmt) -> bool:

@@ -7,6 +7,8 @@ from typing import Any
 
 from gagar_core.types import CallResult, Case, Task
 
+LONGEST_SHOWN = 80
+"""Characters of a value in a message."""
 FLOAT_ATOL = 1e-6
 """Tolerance of tests that expect floats and do not say another: assertions compare numbers by value."""
 
@@ -20,6 +22,18 @@ def _has_float(value: Any) -> bool:
     if isinstance(value, dict):
         return any(map(_has_float, (*value.keys(), *value.values())))
     return isinstance(value, float) or (isinstance(value, list | tuple | set) and any(map(_has_float, value)))
+
+
+def shown(*values: Any) -> str:
+    """Values for a message, cut after ``LONGEST_SHOWN`` characters; an integer too long to print is named."""
+    return f"{', '.join(map(_spelled, values)):.{LONGEST_SHOWN}}"
+
+
+def _spelled(value: Any) -> str:
+    try:
+        return repr(value)
+    except ValueError:  # more digits than Python prints
+        return "a value with an integer too long to print"
 
 
 def equal(value: Any, expected: Any, atol: float = 0.0) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from gagar_core.protocols import Sandbox
 from gagar_core.seeds import derive
-from gagar_core.tasks.checks import atol_for
+from gagar_core.tasks.checks import atol_for, shown
 from gagar_core.tasks.format import TaskRecord
 from gagar_core.types import TEST_KINDS, CallResult, Case, Program
 
@@ -75,8 +75,7 @@ def _filled(
     cases: dict[str, list[Case]] = defaultdict(list)
     for (kind, args), result in zip(wanted, found, strict=True):
         if result.status != "ok":
-            shown = ", ".join(map(repr, args))
-            faults.append(f"task {record.task.id!r}: its reference on ({shown:.80}) gave {_said(result)}")
+            faults.append(f"task {record.task.id!r}: its reference on ({shown(*args)}) gave {_said(result)}")
             return record
         cases[kind].append(Case(args, result.value, atol_for(result.value)))
     tests: dict[str, Any] = {kind: (*getattr(record.task, kind), *more) for kind, more in cases.items()}
@@ -84,4 +83,4 @@ def _filled(
 
 
 def _said(result: CallResult) -> str:
-    return f"{result.value!r:.80}" if result.status == "ok" else f"{result.status}: {result.message}"
+    return shown(result.value) if result.status == "ok" else f"{result.status}: {result.message}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import math
+import keyword
+import unicodedata
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +21,8 @@ MAX_TESTS = 5_000
 SPLITS = ("sft", "train", "held_out")
 """sft: demonstrated as well as trained on. train: trained on. held_out: only evaluated."""
 
-_LIMITS = ("fuel", "cpu_s", "memory_mb")
+_LIMITS = {"fuel": (1_000, 1e12), "cpu_s": (0.05, 3_600), "memory_mb": (64, 1_000_000)}
+"""Smallest and largest value of each."""
 _GENERATOR = ("source", "seed", *TEST_KINDS)
 _TEST = ("args", "expected", "atol", "program")
 
@@ -51,6 +53,8 @@ def _consistency(raw: dict[str, Any]) -> list[str]:
     needs = "generator" in raw or any("args" in test and "expected" not in test for test in given)
     if kind == "code" and needs and not raw.get("reference"):
         faults.append("tests without an expected value need a reference")
+    if kind != "code" and needs and "generator" not in raw:
+        faults.append(f"tests of a task of kind {kind} need an expected value: nothing is executed")
     if kind != "code" and ("generator" in raw or any("program" in test for test in given)):
         faults.append(f"a task of kind {kind} has neither a generator nor test programs")
     return faults
@@ -67,7 +71,13 @@ def _name(value: Any) -> list[str]:
 
 
 def _identifier(value: Any) -> list[str]:
-    return _text(value) or ([] if not value or value.isidentifier() else [f"{value!r} is no identifier"])
+    faults = _text(value)
+    if faults or not value:
+        return faults
+    if not value.isidentifier() or keyword.iskeyword(value):
+        return [f"{value!r} is no identifier"]
+    plain = unicodedata.normalize("NFKC", value)
+    return [] if value == plain else [f"{value!r} is not how Python spells a name; write {plain!r}"]
 
 
 def _one_of(*names: str) -> Callable[[Any], list[str]]:
@@ -123,6 +133,7 @@ def _test(test: Any) -> list[str]:
     if ("program" in test) == ("args" in test):
         return [*faults, "must have args, or program, and not both"]
     if "program" in test:
+        faults += [f"has {key}, which a program does not need" for key in ("expected", "atol") if key in test]
         return faults + _text(test["program"], MAX_PROGRAM)
     if not isinstance(test["args"], list):
         faults.append("args must be a list, one entry per argument")
@@ -147,7 +158,7 @@ def _limits(value: Any) -> list[str]:
         f"has unknown name {key!r}; choose from {', '.join(_LIMITS)}" for key in value if key not in _LIMITS
     ]
     known = {key: v for key, v in value.items() if key in _LIMITS}
-    return faults + [f"{key} {fault}" for key, v in known.items() for fault in _number(0, math.inf)(v)]
+    return faults + [f"{key} {fault}" for key, v in known.items() for fault in _number(*_LIMITS[key])(v)]
 
 
 def _anything(value: Any) -> list[str]:

@@ -17,7 +17,7 @@
     split       sft, train or held_out
     difficulty  prior difficulty in [0, 1]
     tags        words for reports
-    limits      sandbox settings that the tests need: fuel, cpu_s, memory_mb
+    limits      sandbox settings that the tests need: fuel >= 1000, cpu_s >= 0.05, memory_mb >= 64
     origin      where the task is from; not read
 
 Values are JSON numbers, texts, booleans, null and lists. Other builtin types are objects with one key:
@@ -93,7 +93,7 @@ def read_tasks(path: Path) -> list[TaskRecord]:
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     try:
-        with path.open(encoding="utf-8") as stream:
+        with path.open(encoding="utf-8-sig") as stream:
             number = 0
             while line := stream.readline(MAX_LINE + 1):
                 number += 1
@@ -182,12 +182,27 @@ def to_json(record: TaskRecord) -> dict[str, Any]:
 def _tests(record: TaskRecord, kind: str) -> list[dict[str, Any]]:
     task = record.task
     cases = [
-        {"args": [wire.encode(a) for a in case.args], "expected": wire.encode(case.expected)}
+        {"args": [plain(a) for a in case.args], "expected": plain(case.expected)}
         | ({"atol": case.atol} if case.atol else {})
         for case in getattr(task, kind)
     ]
-    inputs = [{"args": [wire.encode(a) for a in args]} for args in record.inputs.get(kind, ())]
+    inputs = [{"args": [plain(a) for a in args]} for args in record.inputs.get(kind, ())]
     return [*cases, *inputs, *({"program": text} for text in task.test_programs.get(kind, ()))]
+
+
+def plain(value: Any) -> Any:
+    """The JSON form of a value; that of a set is the same in every process."""
+    return _ordered(wire.encode(value))
+
+
+def _ordered(form: Any) -> Any:
+    if isinstance(form, list):
+        return [_ordered(item) for item in form]
+    if not isinstance(form, dict):
+        return form
+    ((tag, body),) = form.items()
+    body = _ordered(body)
+    return {tag: sorted(body, key=json.dumps) if tag == "s" else body}
 
 
 def to_lines(records: Iterable[TaskRecord]) -> str:

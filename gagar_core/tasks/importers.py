@@ -11,11 +11,13 @@ from __future__ import annotations
 import ast
 import gzip
 import json
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from gagar_core.errors import InputError, gather
+from gagar_core.syntax import parse
 from gagar_core.tasks.assertions import split_program
 from gagar_core.tasks.format import TaskRecord
 from gagar_core.types import Case, Task
@@ -35,9 +37,12 @@ def import_tasks(path: Path, benchmark: str) -> list[TaskRecord]:
     records, faults = [], []
     for number, raw in enumerate(_entries(path), start=1):
         try:
+            _check_types(raw)
             records.append(IMPORTERS[benchmark](raw))
         except KeyError as err:
             faults.append(f"entry {number}: field {err} is missing; is this a {benchmark} file?")
+        except (RecursionError, MemoryError):
+            faults.append(f"entry {number}: its code is nested too deeply")
         except (InputError, SyntaxError, TypeError, ValueError) as err:
             faults.append(f"entry {number}: {err}")
     gather(faults, headline=f"{path} cannot be read as {benchmark}", error=InputError)
@@ -47,12 +52,9 @@ def import_tasks(path: Path, benchmark: str) -> list[TaskRecord]:
 def _entries(path: Path) -> list[dict[str, Any]]:
     try:
         content = path.read_bytes()
-        text = (gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content).decode()
-        if text.lstrip().startswith("["):
-            entries = json.loads(text)
-        else:
-            entries = [json.loads(line) for line in text.splitlines() if line.strip()]
-    except (OSError, EOFError, ValueError) as err:
+        text = (gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content).decode("utf-8-sig")
+        entries = json.loads(text) if text.lstrip().startswith("[") else _lines(text)
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as err:
         msg = f"{path} cannot be read: {err}"
         raise InputError(msg) from err
     if not entries or not all(isinstance(entry, dict) for entry in entries):
@@ -61,11 +63,54 @@ def _entries(path: Path) -> list[dict[str, Any]]:
     return list(entries)
 
 
+def _lines(text: str) -> list[Any]:
+    """The values of JSON lines. Only line feeds end a line: JSON may hold other separators as they are."""
+    entries = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        try:
+            if line.strip():
+                entries.append(json.loads(line))
+        except ValueError as err:
+            msg = f"line {number}: not JSON ({err})"
+            raise InputError(msg) from err
+    return entries
+
+
+_TEXTS = (
+    "prompt", "canonical_solution", "entry_point", "test", "text", "code", "test_setup_code",
+    "instance_id", "repo", "problem_statement", "patch", "test_patch", "base_commit",
+)  # fmt: skip
+_OPTIONAL = ("test", "text", "test_setup_code", "test_patch", "base_commit")
+_LISTS: dict[str, tuple[type, str]] = {
+    "test_list": (str, "texts"), "challenge_test_list": (str, "texts"), "test_imports": (str, "texts"),
+    "base_input": (list, "lists"), "plus_input": (list, "lists"),
+}  # fmt: skip
+
+
+def _check_types(raw: dict[str, Any]) -> None:
+    """Raise ``InputError`` for fields of the benchmarks that are not of the type that they promise."""
+    faults = [
+        f"field {name!r} must be text; got {raw[name]!r:.60}"
+        for name in _TEXTS
+        if name in raw and not (isinstance(raw[name], str) or (raw[name] is None and name in _OPTIONAL))
+    ]
+    for name, (kind, plural) in _LISTS.items():
+        value = raw.get(name)
+        if value is None and name != "test_list":
+            continue
+        if name in raw and not (isinstance(value, list) and all(isinstance(item, kind) for item in value)):
+            faults.append(f"field {name!r} must be a list of {plural}; got {value!r:.60}")
+    if not isinstance(raw.get("task_id", ""), str | int):
+        faults.append(f"field 'task_id' must be text or a number; got {raw['task_id']!r:.60}")
+    if faults:
+        raise InputError("; ".join(faults))
+
+
 def humaneval(raw: dict[str, Any]) -> TaskRecord:
     """A record of HumanEval, or of HumanEval+ in either of its forms (plus inputs, or a table of tests)."""
     name = raw["entry_point"]
     plus = _plus_inputs(raw)
-    source = raw.get("test", "")
+    source = raw.get("test") or ""
     tests = {} if plus else _shared_out(_tests_of(_helpers(raw["prompt"], name, source) + source, name))
     return _code_record(
         str(raw["task_id"]), raw["prompt"], name, raw["prompt"] + raw["canonical_solution"], tests, plus
@@ -115,7 +160,11 @@ IMPORTERS: dict[str, Callable[[dict[str, Any]], TaskRecord]] = {
 
 
 def _test_names(value: Any) -> list[str]:
-    return list(json.loads(value) if isinstance(value, str) else value)
+    names = json.loads(value) if isinstance(value, str) else value
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        msg = f"FAIL_TO_PASS and PASS_TO_PASS must be lists of texts; got {value!r:.60}"
+        raise InputError(msg)
+    return names
 
 
 def _tests_of(source: str, name: str) -> list[_Test]:
@@ -125,7 +174,7 @@ def _tests_of(source: str, name: str) -> list[_Test]:
 
 def _helpers(prompt: str, name: str, test: str) -> str:
     """What a test uses of the functions that the prompt gives beside the one to write; "" if nothing."""
-    body = ast.parse(prompt).body
+    body = parse(prompt).body
     others = [s for s in body if isinstance(s, ast.FunctionDef) and s.name != name and s.name in test]
     if not others:
         return ""
@@ -188,11 +237,11 @@ def _code_record(
 
 def _called_function(reference: str, tests: Sequence[str]) -> str:
     """The function of the reference that the tests call."""
-    defined = [s.name for s in ast.parse(reference).body if isinstance(s, ast.FunctionDef)]
+    defined = [s.name for s in parse(reference).body if isinstance(s, ast.FunctionDef)]
     called = {
         node.func.id
         for text in tests
-        for node in ast.walk(ast.parse(text))
+        for node in ast.walk(parse(text))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }
     found = [name for name in defined if name in called]

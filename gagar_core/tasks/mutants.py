@@ -5,8 +5,11 @@ from __future__ import annotations
 import ast
 import copy
 import itertools
+from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
+from gagar_core.syntax import parse
 from gagar_core.types import Case
 
 _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
@@ -32,12 +35,17 @@ def mutants(source: str, most: int) -> list[str]:
     """At most ``most`` programs that differ from ``source`` at one place, the places evenly spread over it.
 
     Comparisons, operators, small integers, conditions and a few builtins are changed (the usual operators of
-    mutation testing). Some may mean the same as the original. Empty if the source does not parse.
+    mutation testing). Some may mean the same as the original. Empty if the source does not
+    parse, or is nested too deeply to be written out again.
     """
     try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
+        return _mutants(source, most)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
+
+
+def _mutants(source: str, most: int) -> list[str]:
+    tree = parse(source)
     places = [position for position, node in enumerate(ast.walk(tree)) if _changeable(node)]
     if len(places) > most:
         places = [places[i * len(places) // most] for i in range(most)]
@@ -87,8 +95,16 @@ def stubs(entry_point: str, cases: Sequence[Case]) -> dict[str, str]:
         "returns nothing": "return None",
         "returns its first argument": "return args[0] if args else None",
     }
-    values = [repr(case.expected) for case in cases]
+    values = Counter(text for case in cases if (text := _literal(case.expected)))
     if values:
-        common = max(values, key=values.count)
+        ((common, _),) = values.most_common(1)
         bodies[f"always returns {common:.40}"] = f"return {common}"
     return {name: f"def {entry_point}(*args):\n    {body}\n" for name, body in bodies.items()}
+
+
+def _literal(value: Any) -> str:
+    """The value as Python writes it; "" for integers too long to be written."""
+    try:
+        return repr(value)
+    except ValueError:
+        return ""

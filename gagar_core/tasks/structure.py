@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from gagar_core.syntax import parse
 from gagar_core.tasks.checks import num_tests
 from gagar_core.tasks.findings import Finding, fault, note
-from gagar_core.tasks.format import TaskRecord
+from gagar_core.tasks.format import TaskRecord, plain
 from gagar_core.types import TEST_KINDS, Task
 
 LONG_STATEMENT = 20_000
@@ -59,10 +61,15 @@ def _reference_key(record: TaskRecord) -> str:
     if not record.reference or record.task.kind == "answer":
         return ""
     try:
-        text = ast.dump(ast.parse(record.reference)) if record.task.kind == "code" else record.reference
-    except (SyntaxError, ValueError, RecursionError):
+        text = ast.dump(parse(_unnamed(record))) if record.task.kind == "code" else record.reference
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         text = record.reference
     return f"{text} {sorted(record.task.files.items())}"
+
+
+def _unnamed(record: TaskRecord) -> str:
+    """The reference with ``f`` for the name of the function that is asked for."""
+    return re.sub(rf"\b{re.escape(record.task.entry_point)}\b", "f", record.reference)
 
 
 def _missing(record: TaskRecord) -> Iterator[Finding]:
@@ -100,10 +107,12 @@ def _leaks(record: TaskRecord) -> Iterator[Finding]:
         yield note(
             record, f"{len(audit & seen)} of {len(audit)} audit tests are public or reward tests as well"
         )
-    if audit and audit == label:
+    if audit and audit <= label:
         yield fault(
-            record, "label and audit tests are the same: graders would be trained on what measures them"
+            record, "every audit test is a label test as well: graders would be trained on what measures them"
         )
+    elif audit & label:
+        yield note(record, f"{len(audit & label)} of {len(audit)} audit tests are label tests as well")
     if _in_statement(record):
         yield fault(record, "the statement contains the reference's body")
 
@@ -116,7 +125,7 @@ def _in_statement(record: TaskRecord) -> bool:
 
 
 def _tests(task: Task, kinds: Iterable[str]) -> set[str]:
-    cases = {repr((case.args, case.expected)) for kind in kinds for case in getattr(task, kind)}
+    cases = {json.dumps(plain((case.args, case.expected))) for kind in kinds for case in getattr(task, kind)}
     return cases | {text for kind in kinds for text in task.test_programs.get(kind, ())}
 
 

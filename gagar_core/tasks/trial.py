@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 
 from gagar_core.protocols import Sandbox
-from gagar_core.tasks.checks import cases_of, num_tests, num_tests_passed, passes, verdict_of
+from gagar_core.tasks.checks import cases_of, num_tests, num_tests_passed, passes, shown, verdict_of
 from gagar_core.tasks.execution import Attempt, run_tests
 from gagar_core.tasks.findings import Finding, fault, note
 from gagar_core.tasks.format import TaskRecord
@@ -23,7 +23,7 @@ def trial_findings(records: Sequence[TaskRecord], open_sandbox: OpenSandbox) -> 
     """Run references, stubs and changed references against every test; one sandbox per set of limits."""
     by_limits: dict[str, list[TaskRecord]] = {}
     for record in records:
-        if record.reference and record.task.kind != "repository":
+        if record.task.kind == "code" or (record.reference and record.task.kind == "answer"):
             by_limits.setdefault(repr(sorted(record.task.limits.items())), []).append(record)
     for own in by_limits.values():
         with open_sandbox(own[0].task.limits) as sandbox:
@@ -32,14 +32,15 @@ def trial_findings(records: Sequence[TaskRecord], open_sandbox: OpenSandbox) -> 
 
 
 def _batch(records: Sequence[TaskRecord], sandbox: Sandbox) -> Iterator[Finding]:
-    good = []
-    for record, found in zip(records, references_fail(records, sandbox), strict=True):
+    known = [record for record in records if record.reference]
+    bad = set()
+    for record, found in zip(known, references_fail(known, sandbox), strict=True):
         yield from found
-        if not found:
-            good.append(record)
-    code = [record for record in good if record.task.kind == "code"]
+        if found:
+            bad.add(id(record))
+    code = [record for record in records if record.task.kind == "code" and id(record) not in bad]
     yield from _stub_findings(code, sandbox)
-    yield from _mutant_findings(code, sandbox)
+    yield from _mutant_findings([record for record in code if record.reference], sandbox)
 
 
 def references_fail(records: Sequence[TaskRecord], sandbox: Sandbox) -> list[list[Finding]]:
@@ -59,9 +60,8 @@ def _first_failure(task: Task, kind: str, results: Sequence[CallResult]) -> str:
     cases = cases_of(task, kind)
     for case, result in zip(cases, results, strict=False):
         if not passes(case, result):
-            shown = ", ".join(map(repr, case.args))
-            got = repr(result.value) if result.status == "ok" else f"{result.status} {result.message}"
-            return f"({shown:.80}) gave {got:.80}, expected {case.expected!r:.80}"
+            got = shown(result.value) if result.status == "ok" else f"{result.status} {result.message}"
+            return f"({shown(*case.args)}) gave {got:.80}, expected {shown(case.expected)}"
     bad = next(k for k, result in enumerate(results[len(cases) :]) if result.status != "ok")
     result = results[len(cases) + bad]
     return f"test program {bad + 1} gave {result.status} {result.message}"
@@ -69,7 +69,10 @@ def _first_failure(task: Task, kind: str, results: Sequence[CallResult]) -> str:
 
 def _stub_findings(records: Sequence[TaskRecord], sandbox: Sandbox) -> Iterator[Finding]:
     tried = [
-        (r, name, text) for r in records for name, text in stubs(r.task.entry_point, r.task.reward).items()
+        (record, name, text)
+        for record in records
+        if num_tests(record.task, "reward")
+        for name, text in stubs(record.task.entry_point, record.task.reward).items()
     ]
     attempts = [_attempt(text, record.task) for record, _, text in tried]
     reward, audit = _reward_and_audit(sandbox, attempts)

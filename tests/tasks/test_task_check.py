@@ -12,7 +12,7 @@ from gagar_core.errors import InputError
 from gagar_core.sandbox import ProcessSandbox
 from gagar_core.tasks.__main__ import main
 from gagar_core.tasks.execution import answer, run_tests
-from gagar_core.tasks.format import record_of
+from gagar_core.tasks.format import read_tasks, record_of
 from gagar_core.tasks.mutants import mutants, stubs
 from gagar_core.types import Case, Task
 
@@ -21,7 +21,7 @@ CLAMP = {
     "tests": {
         "public": [{"args": [3], "expected": 3}, {"args": [9], "expected": 5}],
         "reward": [{"args": [n], "expected": v} for n, v in ((3, 3), (9, 5), (-1, 0))],
-        "label": [{"args": [6], "expected": 5}],
+        "label": [{"args": [8], "expected": 5}],
         "audit": [{"args": [n], "expected": v} for n, v in ((5, 5), (6, 5), (0, 0), (-7, 0), (1, 1), (4, 4))],
     },
     "reference": "def f(n):\n    if n < 0:\n        return 0\n    return n if n < 5 else 5\n",
@@ -220,3 +220,119 @@ def test_cases_and_programs_run_together(sandbox: ProcessSandbox) -> None:
     assert num_tests_passed(both, "reward", first) == 2
     assert verdict_of(both, "reward", first) == "wrong"
     assert verdict_of(both, "reward", second) == "timeout"
+
+
+def test_audit_tests_that_graders_are_trained_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tests: dict[str, Any] = CLAMP["tests"]  # type: ignore[assignment]
+    audit, label = tests["audit"], tests["label"]
+    code, out = check(tmp_path, capsys, {**CLAMP, "tests": {**tests, "label": [*label, *audit]}}, HELD)
+    assert code == 1
+    assert "every audit test is a label test as well: graders would be trained on what measures them" in out
+    code, out = check(tmp_path, capsys, {**CLAMP, "tests": {**tests, "label": [*label, audit[2]]}}, HELD)
+    assert code == 0
+    assert "note   line 1 'clamp': 1 of 6 audit tests are label tests as well" in out
+
+
+def test_tests_are_the_same_however_a_set_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = {"s": ["north", "south", "east", "west", "up", "down"]}
+    backwards = {"s": words["s"][::-1]}
+    tests = {
+        "reward": [{"args": [words], "expected": 6}, {"args": [{"s": []}], "expected": 0}],
+        "audit": [{"args": [backwards], "expected": 6}],
+    }
+    size = {**CLAMP, "id": "size", "tests": tests, "reference": "def f(s):\n    return len(s)\n"}
+    code, out = check(tmp_path, capsys, size, HELD)
+    assert code == 1
+    assert "every audit test is a public or reward test as well" in out
+
+
+def test_a_renamed_copy_is_a_leak(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    copied = {
+        **CLAMP, "id": "copy", "split": "held_out", "entry_point": "bound", "statement": "Write bound(n), from 0 to 5.",
+        "reference": str(CLAMP["reference"]).replace("def f", "def bound"),
+    }  # fmt: skip
+    code, out = check(tmp_path, capsys, CLAMP, copied)
+    assert code == 1
+    assert (
+        "line 2 'copy': the same reference as 'clamp' of line 1: a held-out task leaks into training" in out
+    )
+
+
+def test_tests_that_every_program_passes_need_no_reference_to_be_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unsolved = {name: value for name, value in CLAMP.items() if name != "reference"}
+    code, out = check(tmp_path, capsys, unsolved, HELD)
+    assert code == 0
+    assert "no reference: its tests are not run" in out
+    code, out = check(tmp_path, capsys, {**unsolved, "tests": {"reward": [{"program": "assert True"}]}}, HELD)
+    assert code == 1
+    assert "tests do not discriminate: a program that raises an error passes" in out
+
+
+DEEP = {
+    "sum": "def f(n):\n    return max(0, min(n, 5))" + " + 0" * 800 + "\n",
+    "branches": "def f(n):\n    if n == -50:\n        return 0\n"
+    + "".join(f"    elif n == {i}:\n        return 5\n" for i in range(100, 500))
+    + "    return max(0, min(n, 5))\n",
+    "signs": "def f(n):\n    return max(0, min(n, 5))\ndef g(n):\n    return " + "-" * 50_000 + "n\n",
+}
+
+
+@pytest.mark.parametrize("name", DEEP)
+def test_references_nested_deeply_are_checked_all_the_same(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out = check(tmp_path, capsys, {**CLAMP, "reference": DEEP[name]}, HELD)
+    assert out.splitlines()[-1].startswith("2 code tasks; 1 train, 1 held_out;")
+    assert code == (name == "signs")  # which Python itself cannot compile
+    assert mutants(DEEP[name], 12) == []
+
+
+def test_integers_that_python_does_not_print(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    long = 10**5000
+    exact = {"args": [{"i": hex(long)}], "expected": {"i": hex(2 * long)}}
+    tests = {"reward": [exact, {"args": [1], "expected": 2}], "audit": [{"args": [4], "expected": 8}]}
+    double = {**CLAMP, "id": "double", "tests": tests, "reference": "def f(n):\n    return 2 * n\n"}
+    code, out = check(tmp_path, capsys, double, HELD)
+    assert code == 0, out
+    code, out = check(
+        tmp_path, capsys, {**double, "reference": "def f(n):\n    return n + n + n // 10\n"}, HELD
+    )
+    assert code == 1
+    told = "a value with an integer too long to print"
+    assert f"does not pass its reward tests: ({told}) gave {told}, expected {told}" in out
+
+
+def test_what_is_converted_can_be_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good = {
+        "instance_id": "a", "repo": "org/lib", "base_commit": "abc", "problem_statement": "x is wrong",
+        "patch": "--- a/x\n+++ b/x\n", "FAIL_TO_PASS": ["t"], "PASS_TO_PASS": [],
+    }  # fmt: skip
+    entries = [
+        good,
+        {**good, "instance_id": "b", "problem_statement": "x" * 200_001},
+        {**good, "instance_id": "c", "problem_statement": " "},
+    ]
+    source, out = tmp_path / "swe.jsonl", tmp_path / "tasks.jsonl"
+    source.write_text("\n".join(map(json.dumps, entries)))
+    assert main(["convert", "swe_bench", str(source), "-o", str(out)]) == 0
+    told = capsys.readouterr().err
+    assert "left out: task 'b': statement has 200,001 characters; at most 200,000" in told
+    assert (
+        "left out: task 'c': statement is missing" in told or "left out: task 'c': statement is empty" in told
+    )
+    assert [record.task.id for record in read_tasks(out)] == ["a"]
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    source, out = tmp_path / "swe.jsonl", tmp_path / "folder"
+    out.mkdir()
+    source.write_text(
+        '{"instance_id": "a", "repo": "r", "problem_statement": "s", "patch": "p", "FAIL_TO_PASS": [], "PASS_TO_PASS": []}'
+    )
+    with pytest.raises(InputError, match="cannot be written"):
+        main(["convert", "swe_bench", str(source), "-o", str(out)])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "swe.jsonl"]

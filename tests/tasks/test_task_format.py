@@ -17,6 +17,7 @@ from gagar_core.tasks.format import (
     Generator,
     TaskRecord,
     content_hash,
+    plain,
     read_tasks,
     record_of,
     to_json,
@@ -195,3 +196,39 @@ def test_what_cannot_be_made_is_named(sandbox: ProcessSandbox) -> None:
         text.startswith("task 'sum': its reference on ([1, 2]) gave error: IndexError") for text in broken
     )
     assert any(text.startswith("task 'g': generate(") and text.endswith("gave 1") for text in broken)
+
+
+def test_faults_that_would_surface_late_are_found_at_once(tmp_path: Path) -> None:
+    message = faults(
+        tmp_path,
+        {**DOUBLE, "tests": {"reward": [{"program": "assert f(1) == 2", "expected": 2, "atol": 1}]}},
+        {**DOUBLE, "limits": {"fuel": float("inf"), "memory_mb": 1}},
+        {**DOUBLE, "limits": {"cpu_s": 1e300, "memory_mb": 10**9}},
+        {**DOUBLE, "entry_point": "class"},
+        {**DOUBLE, "entry_point": "\ufb01nd"},
+        {"id": "q", "kind": "answer", "statement": "2 + 2?", "reference": "4", "tests": {"reward": [{"args": []}]}},
+    )  # fmt: skip
+    for said in (
+        "line 1: task 'double': tests reward[0] has expected, which a program does not need",
+        "line 1: task 'double': tests reward[0] has atol, which a program does not need",
+        "line 2: task 'double': limits fuel must be a number in [1000, 1e+12]; got inf",
+        "line 2: task 'double': limits memory_mb must be a number in [64, 1e+06]; got 1",
+        "line 3: task 'double': limits cpu_s must be a number in [0.05, 3600]; got 1e+300",
+        "line 3: task 'double': limits memory_mb must be a number in [64, 1e+06]; got 1000000000",
+        "line 4: task 'double': entry_point 'class' is no identifier",
+        "line 5: task 'double': entry_point '\ufb01nd' is not how Python spells a name; write 'find'",
+        "line 6: task 'q': tests of a task of kind answer need an expected value: nothing is executed",
+    ):
+        assert said in message, said
+
+
+def test_a_byte_order_mark_is_no_fault(tmp_path: Path) -> None:
+    path = tmp_path / "marked.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf" + json.dumps(DOUBLE).encode())
+    assert [record.task.id for record in read_tasks(path)] == ["double"]
+
+
+def test_a_set_is_written_the_same_in_every_process() -> None:
+    words = {"north", "south", "east", "west", "up", "down"}
+    assert plain([words]) == [{"s": ["down", "east", "north", "south", "up", "west"]}]
+    assert plain({3: {(2, "a"), (1, "b")}}) == {"d": [[3, {"s": [{"t": [1, "b"]}, {"t": [2, "a"]}]}]]}

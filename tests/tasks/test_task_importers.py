@@ -196,3 +196,77 @@ def test_tests_find_the_helpers_that_the_prompt_gives(tmp_path: Path, sandbox: P
     (record,) = imported(tmp_path, "humaneval", helped)
     assert record.task.test_programs["reward"][0].startswith("import math\ndef shift(n):\n    return n + 3\n")
     assert references_fail([record], sandbox) == [[]]
+
+
+def test_separators_that_json_may_hold_end_no_line(tmp_path: Path) -> None:
+    """U+2028 and U+0085 stand in JSON texts as they are; a byte order mark stands before them."""
+    said = "Add\u2028two\u0085numbers \x7f é 漢."
+    path = tmp_path / "entries.jsonl"
+    lines = [json.dumps({**MBPP, "task_id": i, "text": said}, ensure_ascii=False) for i in (1, 2)]
+    path.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(lines).encode())
+    assert [record.task.id for record in import_tasks(path, "mbpp")] == ["Mbpp/1", "Mbpp/2"]
+    assert import_tasks(path, "mbpp")[0].task.statement.startswith(said)
+
+
+def test_a_cut_off_line_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "entries.jsonl"
+    path.write_text(json.dumps(MBPP) + "\n" + json.dumps(MBPP)[:90])
+    with pytest.raises(InputError, match="cannot be read: line 2: not JSON"):
+        import_tasks(path, "mbpp")
+
+
+@pytest.mark.parametrize("content", [b"[" * 100_000, gzip.compress(b"x" * 500)[:40], b"\x1f\x8bxxxxxxxx"])
+def test_damaged_files_are_refused(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "entries"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="cannot be read"):
+        import_tasks(path, "mbpp")
+
+
+def test_a_damaged_gzip_stream_is_refused(tmp_path: Path) -> None:
+    content = bytearray(gzip.compress(json.dumps(HUMANEVAL).encode()))
+    content[30] ^= 0xFF
+    path = tmp_path / "entries.gz"
+    path.write_bytes(bytes(content))
+    with pytest.raises(InputError, match="cannot be read"):
+        import_tasks(path, "humaneval")
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "entry", "name", "valid"),
+    [
+        ("humaneval", HUMANEVAL, "entry_point", "text"),
+        ("humaneval", HUMANEVAL, "prompt", "text"),
+        ("humaneval", HUMANEVAL_PLUS, "base_input", "a list of lists"),
+        ("humaneval", HUMANEVAL, "task_id", "text or a number"),
+        ("mbpp", MBPP, "code", "text"),
+        ("mbpp", MBPP, "test_list", "a list of texts"),
+        ("swe_bench", SWE, "instance_id", "text"),
+        ("swe_bench", SWE, "problem_statement", "text"),
+        ("swe_bench", SWE, "patch", "text"),
+    ],
+)
+def test_fields_of_another_type_are_named(
+    benchmark: str, entry: dict[str, Any], name: str, valid: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=rf"entry 1: field '{name}' must be {valid}; got \[1\]"):
+        imported(tmp_path, benchmark, {**entry, name: [1]})
+
+
+@pytest.mark.parametrize("names", ['"t"', "3", "[1]", None])
+def test_names_of_tests_are_a_list_of_texts(names: Any, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="entry 1: FAIL_TO_PASS and PASS_TO_PASS must be lists of texts"):
+        imported(tmp_path, "swe_bench", {**SWE, "FAIL_TO_PASS": names})
+
+
+@pytest.mark.parametrize("inputs", ["[[1, 2j]]", "[1]", "[[" + "[" * 70 + "]" * 70 + "]]"])
+def test_a_table_that_no_candidate_can_be_sent_stays_a_program(inputs: str) -> None:
+    source = f"def check(candidate):\n    inputs = {inputs}\n    results = [1]\n    assert candidate(*inputs[0]) == results[0]\n"
+    assert split_program(source, ("candidate",)) == ([], [source])
+
+
+@pytest.mark.parametrize("value", ["3" + " + 0" * 2000, "-" * 50_000 + "3"])
+def test_code_nested_too_deeply_is_refused(value: str, tmp_path: Path) -> None:
+    deep = {**HUMANEVAL, "test": f"def check(candidate):\n    assert candidate([1]) == {value}\n"}
+    with pytest.raises(InputError, match="entry 1: its code is nested too deeply"):
+        imported(tmp_path, "humaneval", deep)
