@@ -11,7 +11,7 @@ from pathlib import Path
 from gagar_core.errors import GagarError, InputError, until_reader_leaves
 from gagar_core.sandbox import ProcessSandbox, SandboxSettings, open_sandbox
 from gagar_core.tasks import format as task_format
-from gagar_core.tasks.completion import completed
+from gagar_core.tasks.completion import completed_within_limits
 from gagar_core.tasks.fields import faults_of
 from gagar_core.tasks.findings import Finding, gathered
 from gagar_core.tasks.format import TaskRecord, read_tasks, to_json, to_lines
@@ -51,8 +51,7 @@ def _parser() -> argparse.ArgumentParser:
 def check(path: Path) -> int:
     """Print what is wrong with a file of tasks and what one should know about it."""
     records = read_tasks(path)
-    with _sandbox({}) as sandbox:
-        records, broken = completed(records, sandbox)
+    records, broken = completed_within_limits(records, _sandbox)
     findings = [Finding(True, "", text) for text in broken]
     findings += structure_findings(records)
     findings += trial_findings([record for record in records if record.complete], _sandbox)
@@ -66,8 +65,7 @@ def check(path: Path) -> int:
 def convert(benchmark: str, path: Path, out: Path) -> int:
     """Write a benchmark's tasks; those whose solution gives no values are left out and named."""
     records, odd = _fitting(import_tasks(path, benchmark))
-    with _sandbox({}) as sandbox:
-        records, broken = completed(records, sandbox)
+    records, broken = completed_within_limits(records, _sandbox)
     kept, late = _fitting([record for record in records if record.complete])
     for text in (*odd, *broken, *late):
         print(f"left out: {text}", file=sys.stderr)

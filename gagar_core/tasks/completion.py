@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,30 @@ from gagar_core.tasks.format import TaskRecord
 from gagar_core.types import TEST_KINDS, CallResult, Case, Program
 
 Arguments = tuple[Any, ...]
+OpenSandbox = Callable[[dict[str, float]], AbstractContextManager[Sandbox]]
+"""From the limits of a task to a sandbox that has them."""
+
+
+def by_limits(records: Iterable[TaskRecord]) -> list[list[TaskRecord]]:
+    """The records by what their tests need of a sandbox, which is opened once for each of these lists."""
+    found: dict[str, list[TaskRecord]] = {}
+    for record in records:
+        found.setdefault(repr(sorted(record.task.limits.items())), []).append(record)
+    return list(found.values())
+
+
+def completed_within_limits(
+    records: Sequence[TaskRecord], open_sandbox: OpenSandbox
+) -> tuple[list[TaskRecord], list[str]]:
+    """``completed``, each record in a sandbox of its own limits; in the order of ``records``."""
+    done: dict[int, TaskRecord] = {id(record): record for record in records}
+    faults: list[str] = []
+    for own in by_limits(record for record in records if not record.complete):
+        with open_sandbox(own[0].task.limits) as sandbox:
+            found, broken = completed(own, sandbox)
+        done |= {id(record): filled for record, filled in zip(own, found, strict=True)}
+        faults += broken
+    return [done[id(record)] for record in records], faults
 
 
 def completed(records: Sequence[TaskRecord], sandbox: Sandbox) -> tuple[list[TaskRecord], list[str]]:

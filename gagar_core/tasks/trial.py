@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
 
 from gagar_core.protocols import Sandbox
 from gagar_core.tasks.checks import cases_of, num_tests, num_tests_passed, passes, shown, verdict_of
+from gagar_core.tasks.completion import OpenSandbox, by_limits
 from gagar_core.tasks.execution import Attempt, run_tests
 from gagar_core.tasks.findings import Finding, fault, note
 from gagar_core.tasks.format import TaskRecord
 from gagar_core.tasks.mutants import mutants, stubs
 from gagar_core.types import MAIN_FILE, TEST_KINDS, CallResult, Task
 
-OpenSandbox = Callable[[dict[str, float]], AbstractContextManager[Sandbox]]
-"""From the limits of a task to a sandbox that has them."""
 NUM_MUTANTS = 12
 """Changed references tried per task."""
 
 
 def trial_findings(records: Sequence[TaskRecord], open_sandbox: OpenSandbox) -> Iterator[Finding]:
     """Run references, stubs and changed references against every test; one sandbox per set of limits."""
-    by_limits: dict[str, list[TaskRecord]] = {}
-    for record in records:
-        if record.task.kind == "code" or (record.reference and record.task.kind == "answer"):
-            by_limits.setdefault(repr(sorted(record.task.limits.items())), []).append(record)
-    for own in by_limits.values():
+    tried = [r for r in records if r.task.kind == "code" or (r.reference and r.task.kind == "answer")]
+    for own in by_limits(tried):
         with open_sandbox(own[0].task.limits) as sandbox:
             for first in range(0, len(own), 50):  # batches: memory stays flat on long files
                 yield from _batch(own[first : first + 50], sandbox)

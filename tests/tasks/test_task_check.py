@@ -336,3 +336,29 @@ def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be written"):
         main(["convert", "swe_bench", str(source), "-o", str(out)])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "swe.jsonl"]
+
+
+def test_references_have_the_limits_of_their_task_when_tests_are_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Solutions of the benchmarks may need more than the default of 50,000 steps on plus inputs."""
+    entry = {
+        "task_id": "HumanEval/1", "entry_point": "count", "prompt": 'def count(n):\n    """ Count up to n. """\n',
+        "canonical_solution": "    r = 0\n    for _ in range(n):\n        r += 1\n    return r\n",
+        "base_input": [[3], [90_000]], "plus_input": [[200_000], [7]],
+    }  # fmt: skip
+    source, out = tmp_path / "plus.jsonl", tmp_path / "tasks.jsonl"
+    source.write_text(json.dumps(entry))
+    assert main(["convert", "humaneval", str(source), "-o", str(out)]) == 0
+    (record,) = read_tasks(out)
+    assert record.task.reward == (Case((3,), 3), Case((90_000,), 90_000))
+    assert record.task.audit == (Case((200_000,), 200_000),)
+    slow = {
+        **CLAMP, "reference": "def f(n):\n    for _ in range(n * 1000):\n        pass\n    return n\n",
+        "tests": {"reward": [{"args": [90]}, {"args": [2]}]}, "limits": {"fuel": 200_000},
+    }  # fmt: skip
+    code, told = check(tmp_path, capsys, HELD, slow, {**slow, "id": "short", "statement": "?", "limits": {}})
+    assert code == 1
+    assert "task 'short': its reference on (90) gave timeout: out of fuel" in told
+    assert "'clamp': its reference" not in told
+    assert told.splitlines()[-1].startswith("3 code tasks;")
