@@ -11,6 +11,8 @@ from gagar_core.protocols import SamplingRound
 from gagar_core.sampling.outcome import BudgetSampling, outcome
 from gagar_core.types import Group, Task
 
+MAX_ROUNDS = 32
+
 
 @dataclass(kw_only=True)
 class Refill(BudgetSampling):
@@ -30,7 +32,7 @@ class Refill(BudgetSampling):
     def __post_init__(self) -> None:
         gather(
             [
-                *check_range("rounds", self.rounds, 1, 32),
+                *check_range("rounds", self.rounds, 1, MAX_ROUNDS),
                 *check_range("oversample", self.oversample, 1, 8),
                 *check_choice("when_short", self.when_short, ("train", "error")),
             ],
@@ -47,14 +49,23 @@ class Refill(BudgetSampling):
             tasks = seen.feed.at(seen.step) if seen.number == 0 else []
             tasks = tasks + seen.feed.extra(seen.step, max(0, len(seen.groups) - wanted), count - len(tasks))
         if not tasks and missing > 0 and self.when_short == "error":
-            msg = (
-                f"sampling=refill found {wanted - missing} of {wanted} mixed groups in {seen.number} rounds "
-                f"of step {seen.step} ({len(seen.groups)} groups sampled): tasks are too hard or too easy "
-                "for this policy; raise sampling.rounds, budget.group_size or budget.sft_demos, choose "
-                "other tasks, or set sampling.when_short=train"
-            )
-            raise GagarError(msg)
+            raise GagarError(self._short(seen, wanted - missing))
         return [(task, seen.group_size) for task in tasks]
+
+    def _short(self, seen: SamplingRound, found: int) -> str:
+        """What to change; more rounds help only where there are tasks for them."""
+        more = "sampling.rounds, " if self.rounds <= seen.number < MAX_ROUNDS else ""
+        why = (
+            ""
+            if seen.number >= self.rounds
+            else f"all {len(seen.feed.tasks)} training tasks are used up and "
+        )
+        return (
+            f"sampling=refill found {found} of {seen.feed.per_step} mixed groups in {seen.number} rounds "
+            f"of step {seen.step} ({len(seen.groups)} groups sampled): {why}tasks are too hard or too easy "
+            f"for this policy; raise {more}budget.group_size or budget.sft_demos, choose "
+            "other tasks, or set sampling.when_short=train"
+        )
 
     def select(self, groups: Sequence[Group], wanted: int) -> list[str]:
         """Keep the first ``wanted`` mixed groups."""

@@ -18,7 +18,9 @@ class Anchors(BudgetSampling):
     The rows of the latter have advantage 0 under any group baseline, which a normalising optimiser hardly
     notices. They act where something else reads them: a KL term (``loss.kl_coef``), an entropy bonus
     (``trainer.entropy_coef``), a baseline over the batch (``estimator=reinforce estimator.baseline=batch``),
-    or grades of all-pass groups (``redistribution.all_pass=leave_one_out`` with a grader).
+    or grades of all-pass groups (``redistribution.all_pass=leave_one_out`` with a grader). A step in which
+    every advantage is 0 updates nothing all the same. Shares are rounded to whole groups, a half to the even
+    number: 0.25 keeps none of two groups, one of four.
     """
 
     all_pass_share: float = 0.25

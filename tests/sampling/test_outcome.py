@@ -43,6 +43,8 @@ def test_anchors_keep_shares() -> None:
     assert Anchors(all_pass_share=1, all_fail_share=1).select(GROUPS, 6) == KeepAll().select(GROUPS, 6)
     ten = [group("pass pass")] * 10
     assert Anchors(all_pass_share=0.3).select(ten, 10) == [""] * 3 + ["all_pass"] * 7
+    kept = [Anchors().select(ten[:number], number).count("") for number in (1, 2, 3, 4, 6, 10)]
+    assert kept == [0, 0, 1, 1, 2, 2]  # a quarter, rounded to whole groups
 
 
 def test_band_is_a_closed_window() -> None:

@@ -64,6 +64,20 @@ class TestRefill:
         assert "found 0 of 8 mixed groups in 2 rounds of step 0 (16 groups sampled)" in str(caught.value)
         assert "raise sampling.rounds, budget.group_size or budget.sft_demos" in str(caught.value)
 
+    def test_more_rounds_are_advised_only_where_they_help(self) -> None:
+        for rounds, count, said in (
+            (
+                5,
+                20,
+                "in 3 rounds of step 0 (20 groups sampled): all 20 training tasks are used up and tasks are",
+            ),
+            (32, 600, "in 32 rounds of step 0 (256 groups sampled): tasks are too hard"),
+        ):
+            with pytest.raises(GagarError) as caught:
+                play(sampler(Refill(rounds=rounds, when_short="error"), lambda task: 0.0, count=count), [0])
+            assert said in str(caught.value)
+            assert "raise budget.group_size or budget.sft_demos" in str(caught.value)
+
 
 class TestAdaptiveGroup:
     def test_sizes_by_hand(self) -> None:

@@ -13,7 +13,7 @@ from gagar_core.sandbox import ProcessSandbox
 from gagar_core.seeds import torch_stream
 from gagar_core.tasks.list_functions import ListFunctions
 from gagar_core.tasks.suite import Suite
-from gagar_core.training.losses import TokenMean
+from gagar_core.training.losses import SeqMeanTokenSum, TokenMean
 from gagar_core.training.policy_gradient import PolicyGradient
 from gagar_core.training.update import Updater
 from gagar_core.types import Task, Trajectory
@@ -159,3 +159,44 @@ def test_a_sampler_that_disagrees_with_the_trainer_stops_the_run(
         Updater(policy, PolicyGradient(), TokenMean(), 10, 0).update(
             trajectories, tasks, ADVANTAGES, CODES, 0
         )
+
+
+CONTRAST = (1, 0, -1, 0)
+"""Advantages of a mixed group; those of a group without contrast are 0."""
+
+
+def _gradient(
+    policy: EmbeddedPolicy,
+    batch: tuple[list[Trajectory], list[Task]],
+    rows: int,
+    settings: PolicyGradient,
+    kl: float,
+) -> torch.Tensor:
+    """The gradient of one update on the first ``rows`` rows, after the policy left its reference."""
+    trajectories, tasks = batch
+    loss = SeqMeanTokenSum(kl_coef=kl)
+    updater = Updater(policy, settings, loss, 10, 0)
+    with torch.no_grad():
+        for parameter in policy.network.parameters():
+            parameter.mul_(1.5)
+    advantages = np.array([*CONTRAST, 0, 0, 0, 0], dtype=np.float64)[:rows]
+    updater.update(trajectories[:rows], tasks[:rows], advantages, CODES[:rows], 0)
+    flat = torch.cat([p.grad.flatten() for p in policy.network.parameters() if p.grad is not None])
+    with torch.no_grad():
+        for parameter in policy.network.parameters():
+            parameter.div_(1.5)
+    return flat
+
+
+@pytest.mark.parametrize(("entropy", "kl", "acts"), [(0.0, 0.0, False), (0.1, 0.0, True), (0.0, 0.5, True)])
+def test_rows_without_advantage_act_where_a_term_reads_them(
+    entropy: float, kl: float, acts: bool, policy: EmbeddedPolicy, batch: tuple[list[Trajectory], list[Task]]
+) -> None:
+    """Anchors: alone they only scale the gradient, which Adam cancels; KL and entropy terms turn it."""
+    settings = PolicyGradient(lr=1e-12, grad_clip=1e9, entropy_coef=entropy, logprob_tolerance=1e9)
+    mixed, anchored = (_gradient(policy, batch, rows, settings, kl) for rows in (4, 8))
+    angle = torch.nn.functional.cosine_similarity(mixed, anchored, dim=0)
+    if acts:
+        assert angle < 0.999
+    else:
+        torch.testing.assert_close(anchored, mixed / 2, atol=1e-6, rtol=1e-4)
