@@ -53,8 +53,9 @@ def _duplicates(
 
 
 def _statement_key(record: TaskRecord) -> str:
-    words = re.sub(r"\W+", " ", record.task.statement).lower().strip()
-    return f"{words} {record.task.entry_point} {sorted(record.task.files.items())}"
+    # signs stay: "a + b" and "a - b" are two tasks
+    words = re.sub(r"[.,;:]+(?=\s|$)", "", record.task.statement).lower().split()
+    return f"{' '.join(words)} {record.task.entry_point} {sorted(record.task.files.items())}"
 
 
 def _reference_key(record: TaskRecord) -> str:

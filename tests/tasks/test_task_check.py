@@ -362,3 +362,16 @@ def test_references_have_the_limits_of_their_task_when_tests_are_made(
     assert "task 'short': its reference on (90) gave timeout: out of fuel" in told
     assert "'clamp': its reference" not in told
     assert told.splitlines()[-1].startswith("3 code tasks;")
+
+
+def test_statements_are_compared_by_words_and_signs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add = {**CLAMP, "statement": "Write f(n) that returns n + 2."}
+    code, out = check(tmp_path, capsys, add, {**HELD, "statement": "Write f(n) that returns n - 2."})
+    assert (code, "the same statement" in out) == (0, False), out
+    code, out = check(tmp_path, capsys, add, {**HELD, "statement": "write f(n) that \n returns n + 2"})
+    assert code == 1
+    assert (
+        "line 2 'held': the same statement as 'clamp' of line 1: a held-out task leaks into training" in out
+    )
