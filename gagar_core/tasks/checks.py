@@ -52,6 +52,8 @@ def equal(value: Any, expected: Any, atol: float = 0.0) -> bool:
     if isinstance(expected, list | tuple):
         pairs = zip(value, expected, strict=False)
         return len(value) == len(expected) and all(equal(v, e, atol) for v, e in pairs)
+    if isinstance(expected, dict):
+        return value.keys() == expected.keys() and all(equal(value[k], e, atol) for k, e in expected.items())
     return bool(value == expected)
 
 

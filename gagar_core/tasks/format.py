@@ -164,7 +164,7 @@ def to_json(record: TaskRecord) -> dict[str, Any]:
     """The object of a record, without fields that say nothing."""
     task = record.task
     tests: dict[str, Any] = {kind: _tests(record, kind) for kind in TEST_KINDS}
-    if tests["reward"] and tests["reward"] == tests["public"]:
+    if tests["reward"] and json.dumps(tests["reward"]) == json.dumps(tests["public"]):  # 1 is not 1.0
         tests["reward"] = "public"
     content = {
         "id": task.id, "kind": task.kind, "statement": task.statement, "entry_point": task.entry_point,

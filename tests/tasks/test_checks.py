@@ -38,3 +38,18 @@ def test_verdict_is_the_first_fault() -> None:
 
 def test_one_infrastructure_failure_says_nothing_about_the_program() -> None:
     assert verdict(CASES, results(("ok", 0), ("infra", None), ("ok", 9))) == "infra"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected", "atol", "same"),
+    [
+        ({"a": 0.1 + 0.2}, {"a": 0.3}, 0.0, False), ({"a": 0.1 + 0.2}, {"a": 0.3}, 1e-6, True),
+        ({"a": 0.4}, {"a": 0.3}, 1e-6, False), ({"b": 0.3}, {"a": 0.3}, 1e-6, False),
+        ({"a": 0.3, "b": 1}, {"a": 0.3}, 1e-6, False), ({"a": [1.0]}, {"a": [1]}, 0.0, False),
+        ({"a": True}, {"a": 1}, 0.0, True), ([{"a": (0.1 + 0.2, 2)}], [{"a": (0.3, 2.0)}], 1e-6, True),
+    ],
+)  # fmt: skip
+def test_values_of_a_dict_are_compared_like_those_of_a_list(
+    value: Any, expected: Any, atol: float, same: bool
+) -> None:
+    assert equal(value, expected, atol) is same

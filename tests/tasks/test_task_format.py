@@ -232,3 +232,14 @@ def test_a_set_is_written_the_same_in_every_process() -> None:
     words = {"north", "south", "east", "west", "up", "down"}
     assert plain([words]) == [{"s": ["down", "east", "north", "south", "up", "west"]}]
     assert plain({3: {(2, "a"), (1, "b")}}) == {"d": [[3, {"s": [{"t": [1, "b"]}, {"t": [2, "a"]}]}]]}
+
+
+def test_tests_that_differ_in_a_type_alone_stay_two_tests() -> None:
+    """Python says 1 == 1.0 == True; a test does not."""
+    raw = {
+        **DOUBLE, "tests": {"public": [{"args": [2], "expected": 4}], "reward": [{"args": [2], "expected": 4.0}]}
+    }  # fmt: skip
+    written = to_json(record_of(raw))
+    assert written["tests"] == raw["tests"]
+    same = {**raw, "tests": {"public": raw["tests"]["public"], "reward": "public"}}  # type: ignore[index]
+    assert content_hash([record_of(raw).task]) != content_hash([record_of(same).task])
