@@ -46,7 +46,7 @@ def equal(value: Any, expected: Any, atol: float = 0.0) -> bool:
     if isinstance(expected, bool):
         expected = int(expected)
     if atol and isinstance(value, int | float) and isinstance(expected, int | float):
-        return value == expected or abs(value - expected) <= atol
+        return value == expected or _close(value, expected, atol)
     if type(value) is not type(expected):
         return False
     if isinstance(expected, list | tuple):
@@ -55,6 +55,13 @@ def equal(value: Any, expected: Any, atol: float = 0.0) -> bool:
     if isinstance(expected, dict):
         return value.keys() == expected.keys() and all(equal(value[k], e, atol) for k, e in expected.items())
     return bool(value == expected)
+
+
+def _close(value: float, expected: float, atol: float) -> bool:
+    try:
+        return abs(value - expected) <= atol
+    except OverflowError:  # an integer beyond every float
+        return False
 
 
 def passes(case: Case, result: CallResult) -> bool:

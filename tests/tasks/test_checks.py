@@ -53,3 +53,14 @@ def test_values_of_a_dict_are_compared_like_those_of_a_list(
     value: Any, expected: Any, atol: float, same: bool
 ) -> None:
     assert equal(value, expected, atol) is same
+
+
+@pytest.mark.parametrize(
+    ("value", "expected", "same"),
+    [
+        (10**400, 1.0, False), (1.5, 10**400, False), (10**400, 10**400, True), (10**400 + 1, 10**400, False),
+        (float("inf"), float("inf"), True), (float("inf"), 10**400, False), (float("nan"), 1.0, False),
+    ],
+)  # fmt: skip
+def test_a_tolerance_does_not_mind_numbers_beyond_floats(value: Any, expected: Any, same: bool) -> None:
+    assert equal(value, expected, 1e-6) is same

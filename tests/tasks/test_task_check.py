@@ -375,3 +375,13 @@ def test_statements_are_compared_by_words_and_signs(
     assert (
         "line 2 'held': the same statement as 'clamp' of line 1: a held-out task leaks into training" in out
     )
+
+
+def test_an_answer_beyond_floats_is_a_wrong_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    half = {
+        **CLAMP, "id": "half", "reference": "def f(n):\n    return n / 2 if n < 9 else 10**400\n",
+        "tests": {"reward": [{"args": [n], "expected": n / 2, "atol": 1e-6} for n in (1, 4, 9)]},
+    }  # fmt: skip
+    code, out = check(tmp_path, capsys, half, HELD)
+    assert code == 1
+    assert "the reference does not pass its reward tests: (9) gave 1000" in out
