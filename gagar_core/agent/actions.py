@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gagar_core.syntax import parse
+from gagar_core.tasks.checks import spelled
 from gagar_core.types import MAIN_FILE, Case, Task
 
 
@@ -77,8 +78,9 @@ class TestReport:
             return "OK"
         if self.error or self.case is None:
             return f"ERR {self.error}"
-        arguments = ", ".join(repr(a) for a in self.case.args)
-        return f"FAIL {self.failed}: f({arguments}) gave {self.got!r}, expected {self.case.expected!r}"
+        arguments = ", ".join(map(spelled, self.case.args))
+        told = f"f({arguments}) gave {spelled(self.got)}, expected {spelled(self.case.expected)}"
+        return f"FAIL {self.failed}: {told}"
 
 
 @dataclass(frozen=True, slots=True)

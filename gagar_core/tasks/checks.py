@@ -26,13 +26,14 @@ def _has_float(value: Any) -> bool:
 
 def shown(*values: Any) -> str:
     """Values for a message, cut after ``LONGEST_SHOWN`` characters; an integer too long to print is named."""
-    return f"{', '.join(map(_spelled, values)):.{LONGEST_SHOWN}}"
+    return f"{', '.join(map(spelled, values)):.{LONGEST_SHOWN}}"
 
 
-def _spelled(value: Any) -> str:
+def spelled(value: Any) -> str:
+    """The value as Python writes it, or words where it holds an integer of more digits than Python writes."""
     try:
         return repr(value)
-    except ValueError:  # more digits than Python prints
+    except ValueError:
         return "a value with an integer too long to print"
 
 

@@ -63,3 +63,10 @@ def test_syntax_nodes() -> None:
     assert syntax_nodes("def f(n):\n    return n + 1\n") == 6
     assert syntax_nodes("def f(n:\n") == 0
     assert syntax_nodes("") == 0
+
+
+def test_a_report_can_tell_of_integers_that_python_does_not_print() -> None:
+    """A program may return one: its run of the tests must not end the run of everything."""
+    told = TestReport(1, Case((3,), 9), [10**5000]).text()
+    assert told == "FAIL 1: f(3) gave a value with an integer too long to print, expected 9"
+    assert FAIL.text() == "FAIL 1: f(1) gave 3, expected 2"
