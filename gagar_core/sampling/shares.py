@@ -24,9 +24,9 @@ class Anchors(BudgetSampling):
     """
 
     all_pass_share: float = 0.25
-    """Share of a step's all-pass groups that is kept, in [0, 1]; a quarter of one group is none."""
+    """Share of a step's all-pass groups that is kept, in [0, 1]; 0 = none."""
     all_fail_share: float = 0.25
-    """Share of a step's all-fail groups that is kept, in [0, 1]; a quarter of one group is none."""
+    """Share of a step's all-fail groups that is kept, in [0, 1]; 0 = none."""
 
     def __post_init__(self) -> None:
         gather(
