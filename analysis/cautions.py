@@ -24,6 +24,7 @@ def warnings_of(data: SweepData, verdicts: Sequence[Mapping[str, Any]]) -> list[
         for run in sweep.runs
         if run.status != FINISHED
     ]
+    found += _graders(sweep)
     found += _files(data)
     found += _endpoints(data)
     found += _twins(data)
@@ -104,6 +105,22 @@ def _fate(data: SweepData, run: Run) -> str:
     if run.status == UNFINISHED:
         return f"is not finished, last recorded {at}{reason}"
     return f"{run.status} {at}{reason}"
+
+
+def _graders(sweep: Sweep) -> list[Warning_]:
+    """Runs whose grader was flagged while they trained: what they show may be the grader's failing."""
+    return [
+        _warning("grader", f"{_name(run)}: the grader: {_shown(run.flags)}", [run.run_id])
+        for run in sweep.runs
+        if run.flags
+    ]
+
+
+def _shown(flags: Sequence[str]) -> str:
+    """The first and the last of them."""
+    if len(flags) <= 2:
+        return "; ".join(flags)
+    return f"{flags[0]}; ... ({len(flags)} flags in all); {flags[-1]}"
 
 
 def _files(data: SweepData) -> list[Warning_]:

@@ -40,6 +40,8 @@ class Run:
     """Steps that its result says it took; 0 while it is not finished."""
     apart: bool = False
     """Whether that is other code than the sweep's; ``variant`` then says which."""
+    flags: tuple[str, ...] = ()
+    """What its result says of its grader: agreement lost on the gold set, or that it could not be used."""
 
     @property
     def readable(self) -> bool:
@@ -140,12 +142,14 @@ def load_run(path: Path) -> Run:
         level = str(folder.meta.get("sandbox_level", ""))
         code = _code(folder)
         steps = int(folder.result.get("steps") or 0) if status == FINISHED else 0
+        ended = status in (FINISHED, DIVERGED)
+        flags = tuple(map(str, folder.result.get("grader_flags") or ())) if ended else ()
     except RecordsError as err:
         return Run(path, path.name, "", -1, DAMAGED, str(err))
     except (KeyError, TypeError, ValueError) as err:
         return Run(path, path.name, "", -1, DAMAGED, f"{path / 'config.json'} is incomplete: {err!r}")
     settings = dict(config.get("config") or {})
-    return Run(path, folder.run_id, variant, seed, status, reason, level, settings, code, steps)
+    return Run(path, folder.run_id, variant, seed, status, reason, level, settings, code, steps, flags=flags)
 
 
 def _code(folder: records.RunFolder) -> str:

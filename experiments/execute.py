@@ -134,6 +134,7 @@ class Loop:
         row, figures = _train(live, step)
         self._sampled = {name: self._sampled[name] + row[name] for name in SAMPLED}
         line: dict[str, Any] = {"step": done, "steps": budget.steps, **figures}
+        line["grader_flags"] = list(live.grader.flags)
         if done == budget.steps or (budget.eval_every and done % budget.eval_every == 0):
             line["held_out_pass"] = self._evaluate(done)["held_out_pass"]
         with live.clock.phase("record"):

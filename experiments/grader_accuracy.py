@@ -16,6 +16,7 @@ from experiments.grader_artifact import load_snapshot, tasks_of
 from experiments.identity import changed_fields
 from experiments.schema import RunConfig, kind_of
 from experiments.sft_artifact import WEIGHTS
+from gagar_core.errors import ArtifactError
 from gagar_core.grading.agreement import agreement
 from gagar_core.grading.grade import grade_groups
 from gagar_core.grading.labelled import LabelledGroup, read_lines
@@ -49,7 +50,7 @@ def build(config: RunConfig, folder: Path, beat: Callable[[], None]) -> dict[str
     with open_sandbox(config.sandbox) as sandbox:
         policy = config.policy.build(config.tasks, sandbox, config.seed)
         load_weights(policy.network, artifacts.ensure(artifacts.sft_of(config), beat) / WEIGHTS)
-        found = judged(settings.build(weights, policy), data, sandbox, settings, config.seed)
+        found = judged(_built(settings, weights, policy), data, sandbox, settings, config.seed)
     content = {
         "kind": kind_of("grader", settings),
         "settings": changed_fields(settings),
@@ -64,6 +65,15 @@ def build(config: RunConfig, folder: Path, beat: Callable[[], None]) -> dict[str
     }
     publish(folder / ACCURACY, to_json(content))
     return {"kind": content["kind"], "pair_accuracy": found["all"]["pair_accuracy"], "cpu_s": found["cpu_s"]}
+
+
+def _built(settings: Any, weights: Any, policy: Any) -> Grader:
+    try:
+        grader: Grader = settings.build(weights, policy)
+    except ValueError as err:
+        msg = f"grader={kind_of('grader', settings)} cannot be built: {err}"
+        raise ArtifactError(msg) from err
+    return grader
 
 
 def judged(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import time
-import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from experiments.schema import RunConfig, kind_of
 from gagar_core.errors import ArtifactError, RecordsError
 from gagar_core.grading.encoding import codec
 from gagar_core.grading.labelled import LabelledGroup, read_lines
+from gagar_core.grading.ranking import words_of
 from gagar_core.grading.settings import LearnedSettings
 from gagar_core.grading.teaching import taught_by
 from gagar_core.protocols import Sandbox
@@ -86,6 +86,9 @@ def load_snapshot(folder: Path, settings: LearnedSettings) -> dict[str, NDArray[
         facts = read_json(folder / SNAPSHOT)
     except (RecordsError, OSError) as err:
         raise ArtifactError(f"no grader snapshot: {err}") from err
+    if not isinstance(facts, dict):
+        msg = f"the snapshot's {SNAPSHOT} holds {type(facts).__name__}, not named facts: {folder}"
+        raise ArtifactError(msg)
     expected = snapshot_facts(settings)
     for name in ("format", "kind", "tokens"):
         if facts.get(name) != expected[name]:
@@ -94,8 +97,8 @@ def load_snapshot(folder: Path, settings: LearnedSettings) -> dict[str, NDArray[
     try:
         with np.load(io.BytesIO((folder / PARAMETERS).read_bytes()), allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as err:
-        msg = f"the snapshot's parameters cannot be read ({err}): {folder}"
+    except Exception as err:  # of a damaged file, zipfile and NumPy raise errors of many kinds
+        msg = f"the snapshot's parameters cannot be read ({words_of(err)}): {folder}"
         raise ArtifactError(msg) from err
 
 

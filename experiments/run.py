@@ -106,12 +106,13 @@ def _closing(result: dict[str, Any], folder: Path) -> str:
         return f"{result['status']}: {result['reason']}\nrecords: {folder}"
     first, last, sampled = result["first"], result["last"], result["sampling"]
     used = 1.0 - sampled["wasted_tokens"] / max(sampled["gen_tokens"], 1)
+    flags = "".join(f"\nread with care: the grader: {flag}" for flag in result["grader_flags"])
     return (
         f"held-out pass {first['held_out_pass']:.3f} (SFT) -> {last['held_out_pass']:.3f}, "
         f"audit pass {last['held_out_audit_pass']:.3f}, {last['tokens']:.0f} tokens and "
         f"{last['test_runs']:.1f} test runs per trajectory\n"
         f"trained on {sampled['groups_kept']} of {sampled['groups_sampled']} groups sampled, "
-        f"{used:.0%} of the tokens generated\n"
+        f"{used:.0%} of the tokens generated{flags}\n"
         f"records: {folder}\nreport:  python -m analysis report {folder}"
     )
 

@@ -107,11 +107,25 @@ def check_together(config: RunConfig) -> None:
         for name in getattr(config.shaping, "reads", ())
         if name not in gives
     ]
+    faults += _score_faults(config)
     faults += _check_evaluation(config)
     faults += _check_groups(config)
     faults += _transfer_faults(config)
     faults += check_folder_name(config.name)
     gather(faults, headline="this run cannot work")
+
+
+def _score_faults(config: RunConfig) -> list[str]:
+    """A shaping that multiplies by scores needs ones in [0, 1] from the first step to the last."""
+    grader = config.grader
+    if not getattr(config.shaping, "unit_scores", False) or "scores" not in grader.gives:
+        return []
+    reads = f"shaping={kind_of('shaping', config.shaping)} reads scores in [0, 1]"
+    if not grader.unit_scores:
+        able = [name for name, cls in CHOICES["grader"].items() if getattr(cls, "unit_scores", False)]
+        return [f"{reads}, which grader={kind_of('grader', grader)} does not give; {', '.join(able)} do"]
+    moved = [name for name in ("swap_prob", "bias_to_long") if getattr(grader, name)]
+    return [f"{reads}, and grader.{name} takes them out of it; set 0" for name in moved]
 
 
 def _check_evaluation(config: RunConfig) -> list[str]:

@@ -77,6 +77,7 @@ def _configs(words: Sequence[str]) -> list[RunConfig]:
         key, _, value = word.partition("=")
         if key == "grader":
             names = [n for n in CHOICES["grader"] if n != "none"] if value == "all" else value.split(",")
+            names = list(dict.fromkeys(names))
         elif key == "seeds":
             if not value.isdecimal() or not 1 <= int(value) <= 1000:
                 msg = f"seeds must be a number of seed blocks from 1 to 1000; got {value!r}"

@@ -244,6 +244,9 @@ def _cells(row: Row) -> tuple[str, ...]:
     variant = row.line["variant"][:_WIDTH] or f"artifact {row.line['artifact']}"
     step = f"{row.said['step']}/{row.said.get('steps', '?')}" if "step" in row.said else ""
     evidence = "" if row.state == "done" else row.look.evidence.splitlines()[0]
+    flags = row.said.get("grader_flags")
+    if flags:
+        evidence = "; ".join([*filter(None, [evidence]), f"grader flagged: {flags[-1]}"])
     return row.state, name, variant, str(row.line["seed"]), str(row.look.attempt or ""), step, evidence
 
 

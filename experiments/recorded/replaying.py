@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gagar_core.advantages import AdvantageResult, compute_advantages
+from gagar_core.choices import CHOICES
 from gagar_core.errors import RecordsError
 from gagar_core.protocols import Bools, Floats, Ints
 from gagar_core.records import RunFolder, scan
@@ -92,11 +93,18 @@ def step_rows(run: RunFolder) -> Iterator[StepRows]:
     if not frame.height:
         msg = f"{run.path} has no recorded group that entered the loss, so there is nothing to compute again"
         raise RecordsError(msg)
+    given = _given(run)
     for part in frame.sort("step", "group_id", "sample_idx").partition_by("step", maintain_order=True):
-        yield _rows(part)
+        yield _rows(part, given)
 
 
-def _rows(frame: pl.DataFrame) -> StepRows:
+def _given(run: RunFolder) -> tuple[str, ...]:
+    """What the run's grader gives, even in steps in which it abstains throughout."""
+    kind = run.config["config"].get("grader", {}).get("kind")
+    return CHOICES["grader"][kind].gives if kind in CHOICES["grader"] else ()
+
+
+def _rows(frame: pl.DataFrame, given: Sequence[str]) -> StepRows:
     columns = {"ranks": "rank", "scores": "score", "tiers": "tier"}
     grades = {name: _floats(frame, column) for name, column in columns.items()}
     return StepRows(
@@ -106,7 +114,7 @@ def _rows(frame: pl.DataFrame) -> StepRows:
         rewards=_floats(frame, "reward"),
         lengths=_floats(frame, "gen_tokens"),
         graded=np.isin(frame["task_kind"].to_list(), GRADED_KINDS),
-        grades={name: values for name, values in grades.items() if np.isfinite(values).any()},
+        grades={n: values for n, values in grades.items() if n in given or np.isfinite(values).any()},
         recorded=_floats(frame, "adv_used"),
     )
 

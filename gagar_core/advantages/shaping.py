@@ -109,6 +109,8 @@ class ProductReward:
     """Smallest factor, in [0, 1]; 1 = off. Keep it above 0 if a pass must always beat a failure."""
 
     reads: ClassVar[tuple[str, ...]] = ("scores",)
+    unit_scores: ClassVar[bool] = True
+    """It reads only scores in [0, 1]."""
 
     def __post_init__(self) -> None:
         gather(check_range("floor", self.floor, 0, 1), headline="invalid ProductReward settings")

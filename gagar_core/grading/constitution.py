@@ -80,6 +80,7 @@ class Constitution(GraderSettings):
     """Weighted score in [0, good] below which it is of tier 3."""
 
     gives: ClassVar[tuple[str, ...]] = ("ranks", "scores", "tiers")
+    unit_scores: ClassVar[bool] = True
 
     def faults(self) -> list[str]:
         """One sentence per setting that cannot be meant."""

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from gagar_core.errors import GagarError
 from gagar_core.grading.gold import GoldCheck, GoldSet
-from gagar_core.grading.grade import abstaining, grade_groups
+from gagar_core.grading.grade import grade_groups
 from gagar_core.grading.labelled import LabelledGroup, label_groups
+from gagar_core.grading.ranking import abstaining, words_of
 from gagar_core.grading.settings import GraderSettings, LearnedSettings
 from gagar_core.protocols import Grader, Policy, Sandbox
 from gagar_core.seeds import stream
@@ -48,7 +49,8 @@ class LiveGrader:
     reason: str = ""
     """Why the snapshot cannot be used, if so."""
     flags: list[str] = field(default_factory=list)
-    """What gold-set checks found to be lost."""
+    """What a reader of the run must know: agreement lost on the gold set, a grader that cannot be used or
+    could not be fitted again."""
 
     def __post_init__(self) -> None:
         self._shared = self.settings if isinstance(self.settings, GraderSettings) else GraderSettings()
@@ -68,24 +70,30 @@ class LiveGrader:
             return None
         found = self.gold_set.check(self._grader, sandbox, step, self._streams("gold"))
         if found.flag:
-            self.flags.append(f"step {step}: {found.flag}")
+            self._flag(f"step {step}: {found.flag}")
         return found
 
     def recalibrate(self, sandbox: Sandbox, step: int) -> bool:
         """Fit again on fresh groups of the current policy if that is due; returns whether it was.
 
         The fit begins at the present parameters and sees the old labelled groups as well, so that it does not
-        forget them.
+        forget them. Where it cannot be made (no group to learn from) the parameters stay, and a flag says so.
         """
         settings = self.settings
         every = getattr(settings, "recalibrate_every", 0)
         if not every or step == 0 or step % every or self.fresh is None or self.weights is None:
             return False
+        if isinstance(self._grader, Unusable):
+            return False
         assert isinstance(settings, LearnedSettings)
         groups = self.fresh(step, settings.recalibrate_groups)
         data = [*self.training, *label_groups(groups, sandbox, f"step {step}")]
         rng = stream(self.seed, "recalibrate", step)
-        self.weights = settings.fit(data, sandbox, rng, start=self.weights)
+        try:
+            self.weights = settings.fit(data, sandbox, rng, start=self.weights)
+        except (ValueError, GagarError) as err:
+            self._flag(f"step {step}: not fitted again: {words_of(err)}")
+            return False
         self._grader = self._built()
         return True
 
@@ -108,13 +116,21 @@ class LiveGrader:
             self._grader = self._built()
 
     def _built(self) -> Grader:
-        if self.reason:
-            return Unusable(self.reason)  # type: ignore[return-value]
-        try:
-            built: Grader = self.settings.build(self.weights, self.policy)
-        except (ValueError, GagarError) as err:
-            return Unusable(f"{err}")  # type: ignore[return-value]
-        return built
+        reason = self.reason
+        if not reason:
+            try:
+                built: Grader = self.settings.build(self.weights, self.policy)
+            except (ValueError, GagarError) as err:
+                reason = words_of(err)
+            else:
+                return built
+        self._flag(f"abstains on every group: {reason}")
+        return Unusable(reason)  # type: ignore[return-value]
+
+    def _flag(self, words: str) -> None:
+        """Add a flag; a run that goes on from a checkpoint knows it already."""
+        if words not in self.flags:
+            self.flags.append(words)
 
     def _streams(self, step: int | str) -> Callable[[int], np.random.Generator]:
         return lambda group: stream(self.seed, "grader", step, group)

@@ -31,7 +31,8 @@ def quality(label_share: float, trajectory: Trajectory) -> float:
 def label_shares(groups: Sequence[Group], sandbox: Sandbox) -> list[tuple[float, ...]]:
     """Per group the share of label tests that each passing trajectory's program passes; NaN for the others.
 
-    A task without label tests gives NaN throughout: nothing is known about its programs.
+    A task without label tests gives NaN throughout, and so does a program that a fault of the sandbox's own
+    kept from being run: nothing is known about them.
     """
     where = [(g, i) for g, group in enumerate(groups) for i in group.passing]
     attempts = [(groups[g].trajectories[i].files, groups[g].task) for g, i in where]
@@ -39,6 +40,6 @@ def label_shares(groups: Sequence[Group], sandbox: Sandbox) -> list[tuple[float,
     for (g, i), results in zip(where, run_tests(sandbox, attempts, "label"), strict=True):
         task = groups[g].task
         total = num_tests(task, "label")
-        if total:
+        if total and all(result.status != "infra" for result in results):
             shares[g][i] = num_tests_passed(task, "label", results) / total
     return [tuple(values) for values in shares]

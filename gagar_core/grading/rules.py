@@ -106,6 +106,8 @@ class SizeBucket(GraderSettings):
 class RandomGrader(GraderSettings):
     """Ranks at random; equal trajectories tie. What redistribution does without any judgement."""
 
+    unit_scores: ClassVar[bool] = True
+
     def grade(self, group: Group, workspace: Workspace) -> Ranking:
         """Scores uniform in [0, 1), one per different content, whatever the order of trajectories."""
         assert isinstance(workspace, GroupWorkspace)

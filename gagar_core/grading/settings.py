@@ -43,6 +43,8 @@ class GraderSettings:
     gives: ClassVar[tuple[str, ...]] = ("ranks", "scores")
     learned: ClassVar[bool] = False
     """Whether it has to be trained before it can grade."""
+    unit_scores: ClassVar[bool] = False
+    """Whether its scores lie in [0, 1]; controlled error takes them out of it."""
     upper_bound: ClassVar[bool] = False
     """Whether it reads what no real grader could: it bounds the others and competes with none."""
 

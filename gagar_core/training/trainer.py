@@ -171,14 +171,15 @@ class Trainer:
         )
 
     def _grades(self, data: StepData) -> dict[str, Any]:
-        """Ranks, and scores and tiers where rankings have them, parallel to ``data.rows``.
+        """Ranks, and scores and tiers where the grader gives them, parallel to ``data.rows``.
 
-        Rows of groups that are not graded get weight 1 each, so that no weighting moves their advantages.
+        In a step in which it abstains throughout they are all NaN, and whoever reads them leaves the base
+        advantages as they are. Rows of groups that are not graded get weight 1 each: no weighting moves them.
         """
         grades: dict[str, Any] = {}
         for name in ("ranks", "scores", "tiers"):
             columns = {g.id: getattr(data.rankings[g.id], name) for g in data.kept}
-            if any(columns.values()):
+            if name == "ranks" or name in self._parts.grader.settings.gives or any(columns.values()):
                 values = [_pick(columns[data.groups[p].id], i) for p, i in data.rows]
                 grades[name] = np.array(values, dtype=np.float64)
         exempt = [data.task(row).kind not in GRADED_KINDS for row in data.rows]

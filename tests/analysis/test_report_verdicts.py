@@ -217,3 +217,21 @@ def test_calibration_says_what_it_cannot_do(
     printed = capsys.readouterr().out
     assert "re-pairing needs a variant with 4 or more runs" in printed
     assert "resampling needs two variants" in printed
+
+
+def test_runs_whose_grader_was_flagged_are_to_be_read_with_care(
+    tmp_path: Path, make_sweep: Callable[..., Path]
+) -> None:
+    sweep = make_sweep(tmp_path, variants=VARIANTS, seeds=range(2), baseline="grpo")
+    for run, flags in (
+        ("v1s0", ["step 20: tau-b 0.70 -> 0.10"]),
+        ("v1s1", [f"step {20 * i}: top-1 0.90 -> 0.{i}0" for i in range(1, 5)]),
+    ):
+        path = sweep / "runs" / run / "result.json"
+        records.publish(path, records.to_json(records.read_json(path) | {"grader_flags": flags}))
+    found = [warning for warning in section(sweep)["warnings"] if warning["code"] == "grader"]
+    assert [warning["runs"] for warning in found] == [["v1s0"], ["v1s1"]]
+    assert found[0]["text"] == "gagar seed 0 (v1s0): the grader: step 20: tau-b 0.70 -> 0.10"
+    assert found[1]["text"].endswith(
+        "the grader: step 20: top-1 0.90 -> 0.10; ... (4 flags in all); step 80: top-1 0.90 -> 0.40"
+    )

@@ -91,6 +91,14 @@ def test_range_faults_of_all_axes_are_gathered() -> None:
             "shaping=product grader=none redistribution=none",
             "shaping=product reads scores, which grader=none",
         ),
+        (
+            "shaping=product grader=length",
+            "scores in [0, 1], which grader=length does not give; constitution, random do",
+        ),
+        (
+            "shaping=product grader=constitution grader.swap_prob=0.5",
+            "scores in [0, 1], and grader.swap_prob takes them out of it; set 0",
+        ),
         ("name=../esc", "name must be 1 to 80 of A-Z"),
         ("name=''", "name must be 1 to 80 of A-Z"),
     ],

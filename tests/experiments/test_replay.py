@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 
 from experiments.__main__ import main
+from experiments.attempts import create_run_folder
+from experiments.compose import compose
 from experiments.recorded.replaying import Recipe, StepRows, compare, step_rows
 from experiments.replay import recipe
+from gagar_core import records
 from gagar_core.advantages.estimators import DrGrpo
 from gagar_core.advantages.redistribution import NoRedistribution, Paper, SumPreserving
 from gagar_core.advantages.weightings import Linear, Uniform
@@ -76,6 +79,23 @@ def test_the_recorded_advantages_come_back_from_the_records(recorded_run: Path) 
     assert [len(step.groups) for step in steps] == [2, 6]  # the dropped group is not there
     assert recipe(run, ["weighting.floor=0.4"]).weighting == Linear(floor=0.4)
     assert recipe(run, ["redistribution=paper"]).redistribution == Paper()
+
+
+def test_a_run_whose_grader_abstained_throughout_is_replayed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["algorithm=gagar", "tracking=none", f"root={tmp_path}", "grader=constitution", *FEW_TASKS]
+    folder = create_run_folder(compose(words))
+    writer = records.RunWriter(folder, folder.name, 1)
+    own = {"group_id": 0, "kept": True, "valid": True, "task_kind": "code", "gen_tokens": 9}
+    for index, (passed, advantage) in enumerate([(True, 0.5), (False, -0.5)]):
+        row = {"sample_idx": index, "passed": passed, "reward": float(passed), "adv_used": advantage}
+        writer.add("trajectories", 0, [own | row])
+    writer.end_step()
+    writer.flush()
+    for weighting in ("dcg", "softmax_score", "tiers"):
+        assert main(["replay", str(folder), f"weighting={weighting}"]) == 0
+        assert "bit for bit, in 1 of 1 steps" in " ".join(capsys.readouterr().out.split())
 
 
 def test_command(recorded_run: Path, capsys: pytest.CaptureFixture[str]) -> None:

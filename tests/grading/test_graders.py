@@ -31,7 +31,7 @@ from gagar_core.grading.rules import Length, Oracle, RandomGrader, SelfLikelihoo
 from gagar_core.grading.settings import GraderSettings
 from gagar_core.sandbox import ProcessSandbox
 from gagar_core.tasks.suite import Suite
-from gagar_core.types import Group, Ranking, Segment, Task, Trajectory
+from gagar_core.types import CallResult, Group, Ranking, Segment, Task, Trajectory
 
 RIGHT = "def f(xs):\n    return sum(xs)\n"
 ALSO_RIGHT = "def f(xs):\n    r = 0\n    for x in xs:\n        r += x\n    return r\n"
@@ -194,9 +194,19 @@ class Faulty:
         self.answer = answer
 
     def grade(self, group: Group, workspace: Any) -> Any:
-        if isinstance(self.answer, Exception):
+        if isinstance(self.answer, BaseException):
             raise self.answer
         return self.answer
+
+
+class FaultyTogether(Faulty):
+    def grade_many(self, groups: Sequence[Group], workspaces: Sequence[Any]) -> Any:
+        return [self.grade(group, None) for group in groups]
+
+
+class Wordless(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
 
 
 NAN = math.nan
@@ -211,15 +221,62 @@ NAN = math.nan
         Ranking(ranks=(1.0, 2.0, 3.0, 4.0, 5.0, 6.0, NAN)),
         Ranking(ranks=(1.0, 2.0, 3.0, math.inf, NAN, 4.0, NAN)),
         Ranking(ranks=(1.0, 2.0, 3.0, 4.0, NAN, 5.0, NAN), scores=(NAN,) * 7),
-        ValueError("boom"),
+        Ranking(ranks=None),  # type: ignore[arg-type]
+        Ranking(ranks=dict.fromkeys(range(7), 1.0)),  # type: ignore[arg-type]
+        Ranking(ranks=np.ones((7, 2))),  # type: ignore[arg-type]
+        Ranking(ranks=(1.0, "best", 3.0, 4.0, NAN, 5.0, NAN)),  # type: ignore[arg-type]
+        Ranking(ranks=(10**400, 2.0, 3.0, 4.0, NAN, 5.0, NAN)),
+        Ranking(ranks=(1.0, 2.0, 3.0, 4.0, NAN, 5.0, NAN), scores=(1e300, 0.0, 0.0, 0.0, NAN, 0.0, NAN)),
+        Ranking(ranks=(1.0, 2.0, 3.0, 4.0, NAN, 5.0, NAN), evidence=("short",)),
+        Ranking(ranks=(1.0, 2.0, 3.0, 4.0, NAN, 5.0, NAN), evidence=(b"a",) * 7),  # type: ignore[arg-type]
+        Ranking(ranks=(1.0, 2.0, 3.0, 4.0, NAN, 5.0, NAN), cpu_s=NAN),
+        Ranking(ranks=(1.0, 2.0, 3.0, 4.0, NAN, 5.0, NAN), actions=2**70),
+        Ranking(ranks=(1.0, 2.0, 3.0, 4.0, NAN, 5.0, NAN), abstain=None),  # type: ignore[arg-type]
+        ValueError("boom \ud800\n" * 99),
+        Wordless(),
+        SystemExit(3),
         None,
         "rank 1 is best",
     ],
 )
 def test_unusable_answers_fall_back_with_a_reason(answer: Any, group: Group, sandbox: ProcessSandbox) -> None:
+    alone = grade_groups([group], Faulty(answer), sandbox)
+    together = grade_groups([group, group], FaultyTogether(answer), sandbox)
+    for ranking in (*alone, *together):
+        assert ranking.abstain
+        assert len(ranking.abstain.encode()) <= 1000
+        assert "\n" not in ranking.abstain
+        assert len(ranking.ranks) == 7
+        assert all(math.isnan(rank) for rank in ranking.ranks)
+        assert ranking.evidence == ()
+        assert 0 <= ranking.cpu_s < 1e9
+        assert (ranking.actions, ranking.tokens) == (0, 0)
+
+
+def test_arrays_are_as_good_as_tuples_and_any_text_can_be_recorded(
+    group: Group, sandbox: ProcessSandbox
+) -> None:
+    answer = Ranking(
+        ranks=np.array([2, 1, 3, 4, NAN, 5, NAN]),  # type: ignore[arg-type]
+        scores=[0, 1, -1, -2, NAN, -3, NAN],  # type: ignore[arg-type]
+        evidence=("\ud800",) * 7,
+    )
     (ranking,) = grade_groups([group], Faulty(answer), sandbox)
-    assert ranking.abstain
-    assert all(math.isnan(rank) for rank in ranking.ranks)
+    assert not ranking.abstain
+    assert ranks_of(ranking) == [2.0, 1.0, 3.0, 4.0, -1.0, 5.0, -1.0]
+    assert ranking.scores[:3] == (0.0, 1.0, -1.0)
+    assert ranking.evidence == ("\\ud800",) * 7
+
+
+def test_what_the_sandbox_could_not_run_is_unknown_and_no_failure(group: Group) -> None:
+    class Broken:
+        def calls_batch(self, requests: Any) -> list[list[CallResult]]:
+            return [[CallResult("infra")] * len(many) for _, many in requests]
+
+    broken: Any = Broken()
+    assert label_groups([group], broken, "sft") == []
+    (ranking,) = grade_groups([group], Oracle(), broken)
+    assert ranking.abstain == "scores of passing trajectory 0 is nan"
 
 
 def test_comments_that_address_the_grader_change_nothing_but_length(
@@ -334,6 +391,24 @@ def test_parameters_of_another_network_are_refused_and_cost_the_grade_not_the_ru
     live = LiveGrader(DistilledS(), 0, weights)
     (ranking,) = live.grade([group], sandbox, 0)
     assert "another network" in ranking.abstain
+    assert live.flags == [f"abstains on every group: {ranking.abstain}"]
+    live.restore(live.state, weights)
+    assert len(live.flags) == 1
+    again = LiveGrader(DistilledS(recalibrate_every=1), 0, weights, fresh=lambda step, count: [group])
+    assert not again.recalibrate(sandbox, 1)
+
+
+def test_a_refit_without_a_group_to_learn_from_leaves_the_grader_as_it_is(
+    group: Group, sandbox: ProcessSandbox
+) -> None:
+    settings = DistilledXs(recalibrate_every=2)
+    weights = {k: v.numpy() for k, v in settings._network(np.random.default_rng(0)).state_dict().items()}
+    live = LiveGrader(settings, 0, weights, fresh=lambda step, count: [])
+    before = live.grade([group], sandbox, 0)
+    assert [live.recalibrate(sandbox, step) for step in range(3)] == [False] * 3
+    assert [flag.partition(":")[0] for flag in live.flags] == ["step 2"]
+    assert "no labelled group has two passing trajectories" in live.flags[0]
+    assert [ranks_of(one) for one in live.grade([group], sandbox, 0)] == [ranks_of(one) for one in before]
 
 
 def test_labelled_groups_survive_their_file(group: Group, sandbox: ProcessSandbox, tmp_path: Any) -> None:

@@ -18,7 +18,7 @@ from sweeps.jobs import WAIT, Job
 from sweeps.ledger import Ledger
 from sweeps.plan_source import PlanSource, config_of
 from sweeps.state import look
-from sweeps.status import status_of, to_json_data
+from sweeps.status import status_of, table, to_json_data
 
 ELSEWHERE = {"host": "node7", "pid": 1, "place": "another kernel", "pid_start": 5}
 
@@ -170,6 +170,16 @@ def test_a_folder_copied_elsewhere_can_be_looked_at(ledger: Ledger, tmp_path: Pa
     row = to_json_data(status_of(Ledger(copied)))["runs"][0]
     assert (row["state"], row["evidence"]) == ("failed", "ValueError: x")
     copied.chmod(0o700)
+
+
+def test_what_a_grader_was_flagged_for_is_shown_of_runs_at_work_and_of_ended_ones(ledger: Ledger) -> None:
+    attempt = claimed(ledger)
+    assert "flagged" not in table(status_of(ledger))
+    attempt.beat({"step": 9, "steps": 9, "grader_flags": ["step 0: a", "step 5: tau-b 0.70 -> 0.10"]})
+    assert "grader flagged: step 5: tau-b 0.70 -> 0.10" in table(status_of(ledger))
+    publish_once(attempt.folder / "result.json", to_json({"status": "finished"}))
+    done = next(line for line in table(status_of(ledger)).splitlines() if line.startswith("done"))
+    assert done.endswith("9/9   grader flagged: step 5: tau-b 0.70 -> 0.10")
 
 
 def test_status_as_data_is_versioned_and_complete(ledger: Ledger) -> None:

@@ -11,10 +11,11 @@ import pytest
 import torch
 
 from gagar_core.advantages.estimators import DrGrpo, Grpo
-from gagar_core.advantages.graded_weightings import LengthBucket
-from gagar_core.advantages.redistribution import SumPreserving
-from gagar_core.advantages.shaping import NoShaping
+from gagar_core.advantages.graded_weightings import BradleyTerry, LengthBucket, SoftmaxScore, Tiers, TiersFlat
+from gagar_core.advantages.redistribution import NoRedistribution, SumPreserving
+from gagar_core.advantages.shaping import NoShaping, ProductReward
 from gagar_core.advantages.weightings import Linear
+from gagar_core.grading.agentic import AgenticS
 from gagar_core.grading.live import LiveGrader
 from gagar_core.grading.rules import TrajectoryRule
 from gagar_core.sampling.outcome import KeepAll
@@ -45,12 +46,20 @@ class Sloppy:
         raise NotImplementedError
 
 
-def step(sandbox: ProcessSandbox, redistribution: Any, weighting: Any, estimator: Any) -> StepData:
+def step(
+    sandbox: ProcessSandbox,
+    redistribution: Any,
+    weighting: Any,
+    estimator: Any,
+    grader: LiveGrader | None = None,
+    shaping: Any = None,
+) -> StepData:
     suite = Mixed().load()
     tasks = (*suite.train[:6], *suite.train[-6:])
     nothing: Any = None
     parts = Parts(
-        policy=Sloppy(), sampling=KeepAll(), grader=LiveGrader(TrajectoryRule(), 0), shaping=NoShaping(), estimator=estimator,
+        policy=Sloppy(), sampling=KeepAll(), grader=grader or LiveGrader(TrajectoryRule(), 0),
+        shaping=shaping or NoShaping(), estimator=estimator,
         weighting=weighting, redistribution=redistribution, updater=nothing, feed=TaskFeed(tasks, 12, 0),
         sandbox=sandbox, clock=PhaseClock(), group_size=6, seed=0,
     )  # fmt: skip
@@ -98,3 +107,19 @@ def test_no_grade_and_no_abstention_is_recorded_for_them(sandbox: ProcessSandbox
     told = {g["abstain"] for g in writer.tables["groups"] if g["task_kind"] == "answer"}
     assert told == {NOT_GRADED}
     assert {t["task_kind"] for t in writer.tables["trajectories"]} == {"code", "answer"}
+
+
+@pytest.mark.parametrize("weighting", [Linear(), SoftmaxScore(), BradleyTerry(), Tiers(), TiersFlat()])
+def test_a_grader_that_abstains_throughout_leaves_base_advantages_to_every_reader_of_grades(
+    weighting: Any, sandbox: ProcessSandbox
+) -> None:
+    grader = LiveGrader(AgenticS(), 0, reason="its snapshot is lost")
+    for shaping in (NoShaping(), ProductReward()):
+        data = step(sandbox, SumPreserving(), weighting, DrGrpo(), grader, shaping)
+        assert data.advantages is not None
+        assert np.array_equal(data.advantages.advantages, data.advantages.base)
+        plain = step(sandbox, NoRedistribution(), Linear(), DrGrpo(), grader)
+        assert plain.advantages is not None
+        assert np.array_equal(data.advantages.base, plain.advantages.base)
+        graded = [data.rankings[group.id].abstain for group in data.kept if group.task.kind == "code"]
+        assert set(graded) == {"its snapshot is lost"}
