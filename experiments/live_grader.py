@@ -25,10 +25,13 @@ def live_grader(config: RunConfig, policy: EmbeddedPolicy, suite: Suite) -> Live
     settings = config.grader
     weights, reason = _weights(config)
     tasks = {task.id: task for task in (*suite.train, *suite.held_out)}
+    flags: list[str] = []
     gold: Sequence[LabelledGroup] = ()
     training: Sequence[LabelledGroup] = ()
     if getattr(settings, "gold_every", 0):
         gold = read_lines(artifacts.graded_groups_of(config).path() / "gold.jsonl", tasks)
+        if not gold:
+            flags.append("is not watched: no gold task has a group with two passing trajectories")
     if getattr(settings, "recalibrate_every", 0) and not settings.snapshot:
         data = artifacts.data_config(config)
         known = tasks if data is config else _tasks_of(data)
@@ -42,6 +45,7 @@ def live_grader(config: RunConfig, policy: EmbeddedPolicy, suite: Suite) -> Live
         training=training,
         fresh=_fresh(config, policy, suite),
         reason=reason,
+        flags=flags,
     )
 
 

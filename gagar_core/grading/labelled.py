@@ -61,12 +61,17 @@ def to_lines(data: Iterable[LabelledGroup]) -> bytes:
 
 
 def read_lines(path: Path, tasks: Mapping[str, Task]) -> list[LabelledGroup]:
-    """Read ``to_lines``' format back; raises ``ArtifactError`` naming the line that cannot be meant."""
+    """Read ``to_lines``' format back; raises ``ArtifactError`` naming the file or line at fault."""
     found = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as err:
+        msg = f"{path} cannot be read ({err}); remove its folder to build it again"
+        raise ArtifactError(msg) from err
+    for number, line in enumerate(lines, 1):
         try:
             found.append(_from_json(json.loads(line), tasks))
-        except (ValueError, KeyError, TypeError) as err:
+        except (ValueError, KeyError, TypeError, AttributeError) as err:
             msg = f"{path}, line {number}: {type(err).__name__}: {err}; remove its folder to build it again"
             raise ArtifactError(msg) from err
     return found

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gagar_core.choices import CHOICES
-from gagar_core.errors import ConfigError
+from gagar_core.errors import ArtifactError, ConfigError
 from gagar_core.grading.agreement import agreement, kendall_tau_b
 from gagar_core.grading.constitution import Constitution, special_cases
 from gagar_core.grading.controlled_error import with_error
@@ -419,6 +419,13 @@ def test_labelled_groups_survive_their_file(group: Group, sandbox: ProcessSandbo
     assert again.group == data[0].group
     assert np.array_equal(again.label_share, data[0].label_share, equal_nan=True)
     assert data[0].label_share[:3] == (1.0, 1.0, pytest.approx(2 / 3))
+    for damaged in (b"[]", b"{}", b"\xff", b'{"trajectories": [5]}'):
+        path.write_bytes(damaged)
+        with pytest.raises(ArtifactError, match=r"train\.jsonl.*remove its folder"):
+            read_lines(path, {})
+    path.unlink()
+    with pytest.raises(ArtifactError, match=r"train\.jsonl cannot be read"):
+        read_lines(path, {})
 
 
 # -- agreement and gold set ------------------------------------------------------------------------------------
