@@ -12,7 +12,7 @@ from analysis.markdown import render_markdown
 from analysis.naming import shortened_tree
 from analysis.page import render
 from analysis.plots.drawing import Drawing
-from analysis.plots.figures import draw_all
+from analysis.plots.parallel import draw
 from analysis.report import build
 from gagar_core import records
 from gagar_core.errors import RecordsError
@@ -26,7 +26,7 @@ def write_report(
     _make_folder(out)
     shown = shortened_tree(tree)
     sections: list[dict[str, Any]] = shown["sweeps"]
-    figures = [draw_all(section, part.curves) for section, part in zip(sections, data, strict=True)]
+    figures = [draw(section, part.curves) for section, part in zip(sections, data, strict=True)]
     try:
         records.publish(out / "report.json", records.to_json(tree))
         paths = []

@@ -15,6 +15,7 @@ from matplotlib.text import Text
 
 from analysis.curves import Curve
 from analysis.data import read
+from analysis.plots import parallel
 from analysis.plots.drawing import Drawing
 from analysis.plots.figures import FIGURES, draw_all
 from analysis.plots.panels import seed_width
@@ -205,3 +206,19 @@ def test_long_names_of_choices_stand_on_two_levels() -> None:
     assert staggered(names) == [
         "mixed_only", "\nadaptive_group", "anchors", "\ncurriculum", "keep_all", "\nrefill", "band",
     ]  # fmt: skip
+
+
+def test_two_processes_draw_the_same_bytes(
+    tmp_path: Path, make_sweep: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = {"steps": 10, "planned_steps": 10, "eval_every": 10}
+    sweep = make_sweep(tmp_path, variants={"a": short, "b": short}, seeds=[0, 1], baseline="a")
+    (data,) = read(sweep)
+    section = build([data], "t")["sweeps"][0]
+    alone = parallel.draw(section, data.curves)
+    monkeypatch.setattr(parallel, "LARGE", 4)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    assert parallel.draw(section, data.curves) == alone
+    # a process that does not come up costs time and nothing else
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    assert parallel.draw(section, data.curves) == alone
