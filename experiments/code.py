@@ -27,8 +27,8 @@ DECIDING = ("gagar_core", "experiments")
 """Packages whose code decides what a run finds out."""
 
 COPIED = (*DECIDING, "sweeps")
-RESULTS = "results"
-"""Folder of published results, which are no code: not copied, and without a part in any digest."""
+RESULTS = "sweeps/results"
+"""Published results, which are no code: not copied, and without a part in any digest."""
 
 FACTS = "code.json"
 
@@ -50,7 +50,8 @@ def file_digests(root: Path = ROOT) -> Mapping[str, str]:
         for package in COPIED
         for path in sorted((root / package).rglob("*"))
         if path.is_file()
-        and not {"__pycache__", RESULTS} & set(path.relative_to(root).parts)
+        and "__pycache__" not in path.parts
+        and not path.is_relative_to(root / RESULTS)
         and not path.name.startswith(".")
     }
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from gagar_core.errors import ConfigError, GagarError, gather, until_reader_leaves
 from sweeps.ledger import Ledger, find, locate
 from sweeps.status import Status, Watcher, look_at, table, to_json_data
-from sweeps.words import value_of
+from sweeps.words import root_of
 
 INTRO = """\
 Plan, run and watch many training runs; tune settings.
@@ -93,11 +93,7 @@ def _existing(
     if not names or "=" in names[0]:
         msg = "which sweep? give its NAME; root=PATH if it is not in runs/"
         raise ConfigError(msg)
-    return locate(names[0], _root(words)), names[1:]
-
-
-def _root(words: Sequence[str]) -> str:
-    return next((value_of(word) for word in reversed(words) if word.startswith("root=")), "runs")
+    return locate(names[0], root_of(words)), names[1:]
 
 
 def _whole(words: Sequence[str]) -> Ledger:
@@ -313,7 +309,7 @@ def _doctor(arguments: list[str]) -> int:
     gather(
         [f"{w}: the doctor takes only root=" for w in words if not w.startswith("root=")], headline="doctor"
     )
-    return doctor(_root(words))
+    return doctor(root_of(words))
 
 
 def _diff(arguments: list[str]) -> int:
@@ -327,7 +323,7 @@ def _diff(arguments: list[str]) -> int:
     from sweeps.diff import diff
 
     words = [word for word in options.words if not word.startswith("root=")]
-    if len(words) == 2 and find(words[0], _root(options.words)) is None:
+    if len(words) == 2 and find(words[0], root_of(options.words)) is None:
         return diff(None, words, as_json=options.json)
     ledger, runs = _existing(options.words)
     return diff(ledger, runs, as_json=options.json)

@@ -16,7 +16,7 @@ from sweeps.spec import SweepSpec, find_spec, from_words, load_spec, with_words
 from sweeps.state import RETRY_WORDS
 from sweeps.status import Row, Status, Watcher, look_at, summary, table
 from sweeps.submit import missing, submit
-from sweeps.words import is_launcher_word, launcher_settings, merge, value_of
+from sweeps.words import is_launcher_word, launcher_settings, merge, root_of
 
 
 def planned(words: Sequence[str]) -> tuple[Plan, Any]:
@@ -54,7 +54,7 @@ def _spec_of(names: Sequence[str], words: Sequence[str], faults: list[str]) -> S
 
 def _check_spec(name: str, words: Sequence[str]) -> None:
     """A sweep of that name that was planned without a spec goes on by another verb."""
-    root = next((value_of(word) for word in reversed(words) if word.startswith("root=")), "runs")
+    root = root_of(words)
     if find_spec(name).exists() or find(name, root) is None:
         return
     where = "" if root == "runs" else f" root={root}"

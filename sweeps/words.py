@@ -86,6 +86,11 @@ def _check_length(word: str, start: float, stop: float, step: float) -> None:
         raise ConfigError(msg)
 
 
+def root_of(words: Sequence[str]) -> str:
+    """The root that words name, the last if several do."""
+    return next((value_of(word) for word in reversed(words) if word.startswith("root=")), "runs")
+
+
 def value_of(word: str) -> str:
     """A value taken as it stands, without quotes around it; of a root, with the home folder for ``~``."""
     key, _, value = word.partition("=")

@@ -219,6 +219,10 @@ def test_two_processes_draw_the_same_bytes(
     monkeypatch.setattr(parallel, "LARGE", 4)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     assert parallel.draw(section, data.curves) == alone
+    others = parallel._ask(section, data.curves, ["held_out", "pareto"])  # it is really the other who draws
+    assert others == [drawing for drawing in alone if drawing.key in ("held_out", "pareto")]
+    assert [drawing.key for drawing in others] == ["held_out", "pareto"]
     # a process that does not come up costs time and nothing else
     monkeypatch.setattr("sys.executable", "/bin/false")
+    assert parallel._ask(section, data.curves, ["held_out"]) == []
     assert parallel.draw(section, data.curves) == alone

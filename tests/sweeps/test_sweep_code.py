@@ -46,6 +46,9 @@ def test_only_deciding_packages_decide(tree: Path) -> None:
     (tree / "sweeps" / "results" / "main").mkdir(parents=True)
     (tree / "sweeps" / "results" / "main" / "report.md").write_text("# Published")
     assert code.digest(fresh(tree), code.COPIED) == whole  # what was found out is no code
+    (tree / "gagar_core" / "results").mkdir()
+    (tree / "gagar_core" / "results" / "a.py").write_text("")
+    assert code.digest(fresh(tree), code.COPIED) != whole  # a package of that name is
     (tree / "experiments" / "new.py").write_text("")  # not known to git: it counts all the same
     assert code.digest(fresh(tree)) != before
 

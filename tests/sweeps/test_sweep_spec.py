@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from gagar_core.errors import ConfigError
-from sweeps import cli
 from sweeps.launchers import Local, Slurm
 from sweeps.plan import build_plan
 from sweeps.spec import SPECS, from_words, load_spec, read_seeds, read_spec, with_words
-from sweeps.words import launcher_settings, merge, parse, to_word
+from sweeps.words import launcher_settings, merge, parse, root_of, to_word
 
 GOOD = {"question": "q?", "factors": {"list": ["algorithm=grpo"]}, "seeds": [0]}
 
@@ -163,10 +162,10 @@ def test_name_root_and_baseline_are_taken_as_they_stand(monkeypatch: pytest.Monk
     monkeypatch.setenv("HOME", "/home/me")
     for text, root in (("/x/λ", "/x/λ"), ("a,b = c", "a,b = c"), ("~/x", "/home/me/x"), ("~x/~", "~x/~")):
         assert from_words(["algorithm=grpo", f"root={text}"]).root == root
-        assert cli._root(["name", f"root={text}"]) == root  # what every other verb reads
+        assert root_of(["name", f"root={text}"]) == root  # what every other verb reads
     assert from_words(["algorithm=grpo", 'baseline="algorithm=rloo"']).baseline == "algorithm=rloo"
     assert from_words(["algorithm=grpo", "baseline=algorithm=rloo a.b=1"]).baseline == "algorithm=rloo a.b=1"
-    assert cli._root(["root=a", "root=b"]) == from_words(["algorithm=grpo", "root=a", "root=b"]).root == "b"
+    assert root_of(["root=a", "root=b"]) == from_words(["algorithm=grpo", "root=a", "root=b"]).root == "b"
     with pytest.raises(ConfigError, match="got 'a,b'"):
         from_words(["algorithm=grpo", "name=a,b"])
 
